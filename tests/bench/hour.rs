@@ -7,7 +7,7 @@
 //! out between two refreshes does not.
 
 use crate::NODE_BYTES;
-use crate::common::{Daemon, env, is_initialised, is_lease, node, wait_at_most, with};
+use crate::common::{Daemon, at_scale, is_initialised, is_lease, node, wait_at_most};
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 use std::sync::OnceLock;
@@ -80,9 +80,7 @@ fn measure() -> Steady {
         .node_bytes(NODE_BYTES)
         .scale(SCALE)
         .start();
-    let scale = SCALE.to_string();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", &scale)]);
-    let daemon = Daemon::start(&env, &[RETRY_PERIOD]);
+    let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[RETRY_PERIOD]);
     let name = |n: usize| format!("worker-{n}");
     wait_at_most(PATIENCE, "initialised nodes", || {
         (1..=NODES).all(|n| is_initialised(&node(&sandbox, &name(n))))

@@ -1,14 +1,13 @@
 //! Load balancers: what it costs to bring them up, to change them, and to leave them alone.
 
-use crate::NODE_BYTES;
-use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
-use crate::common::{Daemon, ccm, env, wait_at_most, with};
+use crate::common::cluster::{len, service, with_spec};
+use crate::common::{Cluster, Daemon, at_scale, wait_at_most};
 use crate::figure::Figure;
 use crate::hour;
+use crate::{NODE_BYTES, hetzner, writes};
 use sandbox::calls::Call;
-use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const SERVICES: usize = 20;
@@ -46,7 +45,7 @@ pub fn all() -> Vec<Figure> {
 /// 20 Services come, a node comes, an annotation changes, and one Service comes alone. `scale` of both sides' waits: 1 is the real time.
 pub fn a_life(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
-    let daemon = Daemon::start(&scaled(&sandbox, scale), &[]);
+    let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
     quiet(&sandbox, scale);
     let mut figures = bring_up(&sandbox, scale);
@@ -70,13 +69,8 @@ fn world(scale: f64) -> Sandbox {
     for command in ["create_load_balancer", "add_target", "update_service"] {
         sandbox.cloud().set_action_duration(command, second);
     }
-    let synced = ccm(&env(&sandbox), &["node", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox
-}
-
-fn scaled(sandbox: &Sandbox, scale: f64) -> crate::common::Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale.to_string())])
 }
 
 fn name(n: usize) -> String {
@@ -84,16 +78,18 @@ fn name(n: usize) -> String {
 }
 
 /// An lb11 takes 25 targets.
-fn wanted(n: usize) -> LoadBalancerService {
-    LoadBalancerService::new(&name(n), &PORTS).with(&[("location", "fsn1"), ("type", "lb31")])
+const PLACE: [(&str, &str); 2] = [("location", "fsn1"), ("type", "lb31")];
+
+fn create(sandbox: &Sandbox, n: usize) {
+    sandbox.create(&name(n), &PLACE, &PORTS);
 }
 
 fn bring_up(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let mark = sandbox.calls().mark();
     for n in 1..=SERVICES {
-        create(sandbox, wanted(n));
+        create(sandbox, n);
     }
-    let have_addresses = || (1..=SERVICES).all(|n| has_address(&service(sandbox, &name(n))));
+    let have_addresses = || (1..=SERVICES).all(|n| sandbox.has_address(&name(n)));
     wait_at_most(PATIENCE, "addresses", have_addresses);
     let end = Instant::now();
     quiet(sandbox, scale);
@@ -113,16 +109,9 @@ fn bring_up(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
 
 fn one_node(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let mark = sandbox.calls().mark();
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    let project = sandbox.project();
-    let targets = |one: &Value| one["targets"].as_array().map_or(0, Vec::len);
-    let have_it = || {
-        let all = sandbox.cloud().load_balancers(project);
-        all.iter().all(|one| targets(one) > NODES)
-    };
+    sandbox.join_node("late");
+    let has_it = |one: &Value| len(&one["targets"]) > NODES;
+    let have_it = || sandbox.balancers().iter().all(has_it);
     wait_at_most(PATIENCE, "the new target", have_it);
     quiet(sandbox, scale);
     let calls = hetzner(sandbox, mark);
@@ -135,10 +124,7 @@ fn one_node(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
 
 fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let mark = sandbox.calls().mark();
-    edit(sandbox, &name(1), |service| {
-        service["metadata"]["annotations"]["load-balancer.hetzner.cloud/health-check-interval"] =
-            "20s".into();
-    });
+    sandbox.annotate(&name(1), "health-check-interval", Some("20s"));
     let is_written = |call: &Call| call.sequence > mark && call.path.ends_with("/update_service");
     wait_at_most(PATIENCE, "the change of each port", || {
         sandbox.calls().count(is_written) >= PORTS.len()
@@ -155,10 +141,8 @@ fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
 fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
     let mark = sandbox.calls().mark();
     let late = name(SERVICES + 1);
-    create(sandbox, wanted(SERVICES + 1));
-    wait_at_most(PATIENCE, "its address", || {
-        has_address(&service(sandbox, &late))
-    });
+    create(sandbox, SERVICES + 1);
+    wait_at_most(PATIENCE, "its address", || sandbox.has_address(&late));
     quiet(sandbox, scale);
     let calls = hetzner(sandbox, mark).len();
     let title = format!("one Service more × 3 ports, {NODES} nodes: Hetzner calls");
@@ -168,7 +152,7 @@ fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
 /// Five Services with a port each come together: on one load balancer, and on one each.
 pub fn shared(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
-    let daemon = Daemon::start(&scaled(&sandbox, scale), &[]);
+    let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
     quiet(&sandbox, scale);
     let bring_up = |prefix: &str, share: bool| {
@@ -199,21 +183,13 @@ pub fn shared(scale: f64) -> Vec<Figure> {
 fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
     let names: Vec<String> = (1..=SHARING).map(|n| format!("{prefix}-{n}")).collect();
     for (name, port) in names.iter().zip(8001..) {
-        let own = LoadBalancerService::new(name, &[port]);
-        let own = own.with(&[("location", "fsn1"), ("type", "lb31")]);
-        let own = match share {
-            true => own.with(&[("share", "edge")]),
-            false => own,
-        };
-        create(sandbox, own);
+        let shares = share.then_some(("share", "edge"));
+        let annotations: Vec<_> = PLACE.into_iter().chain(shares).collect();
+        sandbox.create(name, &annotations, &[port]);
     }
-    let have_addresses = || {
-        names
-            .iter()
-            .all(|name| has_address(&service(sandbox, name)))
-    };
+    let have_addresses = || names.iter().all(|name| sandbox.has_address(name));
     let state = || {
-        let shown = |name: &String| (name.clone(), service(sandbox, name)["status"].clone());
+        let shown = |name: &String| sandbox.service(name).unwrap()["status"].clone();
         names.iter().map(shown).collect::<Vec<_>>()
     };
     let state = || format!("no addresses: {:?}", state());
@@ -224,7 +200,7 @@ fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
 fn shared_at_rest() -> Vec<Figure> {
     let calls_at_rest = |come: fn(&Sandbox)| {
         let sandbox = world(hour::SCALE);
-        let daemon = Daemon::start(&scaled(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
+        let daemon = Daemon::start(&at_scale(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
         come(&sandbox);
         let hour = hour::hour(&sandbox, &daemon, || {});
         let calls = hour.of(Half::Hetzner);
@@ -233,10 +209,8 @@ fn shared_at_rest() -> Vec<Figure> {
     };
     let shared = calls_at_rest(|sandbox| create_five(sandbox, "shared", true));
     let one = calls_at_rest(|sandbox| {
-        create(sandbox, wanted(1));
-        wait_at_most(PATIENCE, "an address", || {
-            has_address(&service(sandbox, &name(1)))
-        });
+        create(sandbox, 1);
+        wait_at_most(PATIENCE, "an address", || sandbox.has_address(&name(1)));
     });
     let title = |what: &str| format!("an hour of {SHARING} Services on one: Hetzner {what}");
     vec![
@@ -250,17 +224,14 @@ fn shared_at_rest() -> Vec<Figure> {
 fn an_hour() -> Vec<Figure> {
     let sandbox = world(hour::SCALE);
     for n in SERVICES + 1..=ALL_SERVICES {
-        let other = LoadBalancerService::new(&name(n), &PORTS);
-        create(
-            &sandbox,
-            other.spec(serde_json::json!({ "type": "ClusterIP" })),
-        );
+        let other = service(&name(n), &[], &PORTS);
+        sandbox.create_as(with_spec(other, &json!({ "type": "ClusterIP" })));
     }
     for n in 1..=SERVICES {
-        create(&sandbox, wanted(n));
+        create(&sandbox, n);
     }
-    let daemon = Daemon::start(&scaled(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
-    let have_addresses = || (1..=SERVICES).all(|n| has_address(&service(&sandbox, &name(n))));
+    let daemon = Daemon::start(&at_scale(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
+    let have_addresses = || (1..=SERVICES).all(|n| sandbox.has_address(&name(n)));
     wait_at_most(PATIENCE, "addresses", have_addresses);
     let hour = hour::hour(&sandbox, &daemon, || {});
     let of_services = |call: &&Call| call.path.contains("/services");
@@ -283,16 +254,6 @@ fn an_hour() -> Vec<Figure> {
         Figure::bytes(title, bytes as u64),
         Figure::bytes(memory, daemon.memory_kb().0 * 1024).at_most(MEMORY_MB),
     ]
-}
-
-fn hetzner(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
-    let calls = sandbox.calls().calls_since(mark);
-    let of_hetzner = |call: &Call| call.half == Half::Hetzner;
-    calls.into_iter().filter(of_hetzner).collect()
-}
-
-fn writes(calls: &[Call]) -> usize {
-    calls.iter().filter(|call| call.is_write()).count()
 }
 
 /// Until nothing was asked of Hetzner for a while.

@@ -33,9 +33,22 @@ mod simulation;
 mod tenants;
 
 use figure::Figure;
+use sandbox::calls::Call;
+use sandbox::{Half, Sandbox};
 
 /// Of a real node: 12 labels, 6 annotations, 45 images, managed fields.
 const NODE_BYTES: usize = 12_000;
+
+/// Calls of Hetzner's API since a mark.
+fn hetzner(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
+    let mut calls = sandbox.calls().calls_since(mark);
+    calls.retain(|call| call.half == Half::Hetzner);
+    calls
+}
+
+fn writes(calls: &[Call]) -> usize {
+    calls.iter().filter(|call| call.is_write()).count()
+}
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 

@@ -1,17 +1,18 @@
 //! What it takes: of the disk, and of memory at its highest.
 
 use crate::NODE_BYTES;
-use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
-use crate::common::{Daemon, Env, binary, ccm, env, is_lease, wait_at_most, with};
+use crate::common::cluster::service;
+use crate::common::{Cluster, Daemon, Env, at_scale, binary, ccm, is_lease, wait_at_most};
 use crate::figure::Figure;
 use crate::hour;
+use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
 
 const MANY: usize = 5000;
 /// A fifth: looks lie a second apart, refreshes a minute.
-const SCALE: &str = "0.2";
+const SCALE: f64 = 0.2;
 /// They take minutes even on a machine that has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -28,6 +29,7 @@ const LARGE_SERVICES: usize = 100;
 const MANY_LARGE_SERVICES: usize = 1000;
 const HONEST_SERVICES: usize = 5;
 const LARGE_BYTES: usize = 250_000;
+const PLACE: [(&str, &str); 2] = [("location", "fsn1"), ("type", "lb11")];
 
 pub fn all() -> Vec<Figure> {
     vec![binary_size(), of_a_hundred(), of_many()]
@@ -74,31 +76,23 @@ fn ours_that_are_read(all: &mut Value) {
 /// More than is kept of all of them together, in so many namespaces; and Services of others, which are younger.
 fn of_many_services(namespaces: usize) -> Figure {
     let (sandbox, env) = small_world();
-    let cluster = sandbox.cluster();
-    let namespace = |n: usize| format!("tenant-{n}");
     for n in 0..namespaces {
-        let named = json!({ "metadata": { "name": namespace(n) } });
-        cluster.create("namespaces", None, named);
+        sandbox.create_namespace(&format!("tenant-{n}"));
     }
-    let small = |name: &str| {
-        let service = LoadBalancerService::new(name, &[80]);
-        service.with(&[("location", "fsn1"), ("type", "lb11")])
-    };
     for n in 1..=MANY_LARGE_SERVICES {
-        let mut large = small(&format!("large-{n}")).json();
-        let namespace = namespace(n % namespaces);
-        large["metadata"]["namespace"] = namespace.as_str().into();
+        let name = format!("tenant-{}/large-{n}", n % namespaces);
+        let mut large = service(&name, &PLACE, &[80]);
         ours_that_are_read(&mut large["metadata"]["annotations"]);
-        cluster.create("services", Some(&namespace), large);
+        sandbox.create_as(large);
     }
     let daemon = Daemon::start(&env, &[]);
     daemon.logs("of them together");
     let name = |n: usize| format!("honest-{n}");
     for n in 1..=HONEST_SERVICES {
-        create(&sandbox, small(&name(n)));
+        sandbox.create(&name(n), &PLACE, &[80]);
     }
     wait_at_most(PATIENCE, "addresses of the others", || {
-        (1..=HONEST_SERVICES).all(|n| has_address(&service(&sandbox, &name(n))))
+        (1..=HONEST_SERVICES).all(|n| sandbox.has_address(&name(n)))
     });
     wait_for_looks(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
@@ -115,15 +109,14 @@ fn small_world() -> (Sandbox, Env) {
         .heartbeats(false)
         .scale(0.1)
         .start();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.1")]);
-    let synced = ccm(&env, &["node", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    let env = at_scale(&sandbox, 0.1);
+    ccm(&env, &["node", "sync"]).with_code(0);
     (sandbox, env)
 }
 
 fn wait_for_looks(sandbox: &Sandbox) {
     let mark = sandbox.calls().mark();
-    let is_look = |call: &sandbox::calls::Call| {
+    let is_look = |call: &Call| {
         call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
     };
     wait_at_most(PATIENCE, "more looks at all of them", || {
@@ -135,18 +128,14 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
     let (sandbox, env) = small_world();
     let name = |n: usize| format!("large-{n}");
     for n in 1..=LARGE_SERVICES {
-        let service = LoadBalancerService::new(&name(n), &[80]);
-        create(
-            &sandbox,
-            service.with(&[("location", "fsn1"), ("type", "lb11")]),
-        );
-        edit(&sandbox, &name(n), |service| {
+        sandbox.create(&name(n), &PLACE, &[80]);
+        sandbox.edit(&name(n), |service| {
             fill(&mut service["metadata"]["annotations"]);
         });
     }
     let daemon = Daemon::start(&env, &[]);
     let is_done = |n: usize| match is_made {
-        true => has_address(&service(&sandbox, &name(n))),
+        true => sandbox.has_address(&name(n)),
         false => daemon
             .log()
             .contains(&format!("/{}: its annotations", name(n))),
@@ -167,11 +156,9 @@ fn of_many() -> Figure {
         .node_bytes(NODE_BYTES)
         .heartbeats(false)
         .start();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", SCALE)]);
-    let daemon = Daemon::start(&env, &[]);
-    let created = |call: &sandbox::calls::Call| {
-        call.method == "POST" && call.status == Some(201) && !is_lease(&call.path)
-    };
+    let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[]);
+    let created =
+        |call: &Call| call.method == "POST" && call.status == Some(201) && !is_lease(&call.path);
     wait_at_most(PATIENCE, "an event for each of the nodes", || {
         sandbox.calls().count(created) >= MANY
     });

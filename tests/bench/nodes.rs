@@ -2,7 +2,7 @@
 
 use crate::NODE_BYTES;
 use crate::common::{
-    Daemon, builder, env, is_initialised, is_lease, node, quiet, wait_at_most, wait_until, with,
+    Daemon, builder, is_initialised, is_lease, node, quiet, real_time, wait_at_most, wait_until,
 };
 use crate::figure::Figure;
 use sandbox::calls::Call;
@@ -166,10 +166,6 @@ pub fn together(nodes: usize) -> Vec<Figure> {
         Figure::count(title("Kubernetes calls"), kubernetes_calls),
         Figure::bytes(title("peak memory"), daemon.memory_kb().0 * 1024),
     ]
-}
-
-fn real_time(sandbox: &Sandbox) -> crate::common::Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
 }
 
 /// Where probes are answered, once the log says so.

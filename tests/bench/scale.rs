@@ -5,11 +5,10 @@
 //! as well, so that a budget which is used up here would be used up there. What is not scaled is the time that a call
 //! takes: 4 ms for a page of servers are 80 ms there.
 
-use crate::NODE_BYTES;
-use crate::common::services::{LoadBalancerService, create, has_address, service};
-use crate::common::{Daemon, Env, ccm, env, is_lease, with};
+use crate::common::{Cluster, Daemon, ccm, env, is_lease, real_time, with};
 use crate::figure::Figure;
 use crate::hour::{self, LOOKS, RENEWALS};
+use crate::{NODE_BYTES, hetzner};
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -348,22 +347,17 @@ fn join(sandbox: &Sandbox, name: &str, is_edge: bool) {
 
 fn create_services(sandbox: &Sandbox) {
     for n in 1..=SERVICES {
-        let wanted = LoadBalancerService::new(&format!("lb-{n}"), &[80, 443]);
         let annotations = [
             ("location", "fsn1"),
             ("type", "lb11"),
             ("node-selector", "pool=edge"),
         ];
-        create(sandbox, wanted.with(&annotations));
+        sandbox.create(&format!("lb-{n}"), &annotations, &[80, 443]);
     }
 }
 
 fn have_addresses(sandbox: &Sandbox) -> bool {
-    (1..=SERVICES).all(|n| has_address(&service(sandbox, &format!("lb-{n}"))))
-}
-
-fn real_time(sandbox: &Sandbox) -> Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+    (1..=SERVICES).all(|n| sandbox.has_address(&format!("lb-{n}")))
 }
 
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
@@ -372,12 +366,6 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
         thread::sleep(POLL);
     }
-}
-
-fn hetzner(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
-    let mut calls = sandbox.calls().calls_since(mark);
-    calls.retain(|call| call.half == Half::Hetzner);
-    calls
 }
 
 fn is_node_write(call: &Call) -> bool {

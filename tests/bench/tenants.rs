@@ -3,11 +3,10 @@
 //!
 //! All is measured in real time.
 
-use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
-use crate::common::{Daemon, builder, ccm, env, is_initialised, node, wait_at_most, with};
+use crate::common::cluster::{service, with_spec};
+use crate::common::{Cluster, Daemon, builder, ccm, is_initialised, real_time, wait_at_most};
 use crate::figure::Figure;
 use sandbox::Sandbox;
-use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,44 +33,37 @@ const LOOKS_OF_METRICS: usize = 4;
 
 pub fn all() -> Vec<Figure> {
     let sandbox = builder().nodes(NODES).heartbeats(false).start();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
-    let synced = ccm(&env, &["node", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    let env = real_time(&sandbox);
+    ccm(&env, &["node", "sync"]).with_code(0);
     let daemon = Daemon::start(&env, &[]);
     daemon.logs("health: listening on ");
     let watch = Watch::start(&daemon);
     let shared = |n: usize| format!("shared-{n}");
     for n in 1..=SHARED {
         let group = format!("edge-{n}");
-        let own = LoadBalancerService::new(&shared(n), &[443]);
         let asks = [("location", "fsn1"), ("type", "lb11"), ("share", &group)];
-        create(&sandbox, own.with(&asks));
+        sandbox.create(&shared(n), &asks, &[443]);
     }
     wait_at_most(PATIENCE, "addresses of the shared load balancers", || {
-        (1..=SHARED).all(|n| has_address(&service(&sandbox, &shared(n))))
+        (1..=SHARED).all(|n| sandbox.has_address(&shared(n)))
     });
     for n in 1..=GROUPS {
-        create(&sandbox, of_tenant(n));
+        create_of_tenant(&sandbox, n);
     }
     let initialised = new_node(&sandbox);
     wait_at_most(PATIENCE, "a first plan of each Service", || {
         watch.pending() == Some(GROUPS)
     });
     let mark = Instant::now();
-    let name = "worker-1";
-    let labelled = sandbox.cluster().edit("nodes", None, name, |node| {
+    sandbox.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["example.com/new"] = json!("label");
     });
-    assert!(labelled, "there is no node {name}");
     let cpu = daemon.cpu();
     let mut value = 0;
     while mark.elapsed() < UNTIL_ALL_ARE_PLANNED {
         value += 1;
-        edit(&sandbox, &name_of_tenant(1), |service| {
-            let interval = format!("{}s", 3 + value % 50);
-            service["metadata"]["annotations"]["load-balancer.hetzner.cloud/health-check-interval"] =
-                interval.into();
-        });
+        let interval = format!("{}s", 3 + value % 50);
+        sandbox.annotate("tenant-1", "health-check-interval", Some(&interval));
         thread::sleep(CHANGE);
     }
     let cpu = daemon.cpu() - cpu;
@@ -91,26 +83,19 @@ pub fn all() -> Vec<Figure> {
     ]
 }
 
-fn name_of_tenant(n: usize) -> String {
-    format!("tenant-{n}")
-}
-
 /// Node ports are fewer than these Services. Without a location none of them gets a load balancer.
-fn of_tenant(n: usize) -> LoadBalancerService {
+fn create_of_tenant(sandbox: &Sandbox, n: usize) {
     let group = format!("g{n}");
-    let own = LoadBalancerService::new(&name_of_tenant(n), &[80]);
-    let own = own.with(&[("share", group.as_str())]);
-    own.spec(json!({ "allocateLoadBalancerNodePorts": false }))
+    let own = service(&format!("tenant-{n}"), &[("share", &group)], &[80]);
+    let spec = json!({ "allocateLoadBalancerNodePorts": false });
+    sandbox.create_as(with_spec(own, &spec));
 }
 
 fn new_node(sandbox: &Sandbox) -> Duration {
     let begun = Instant::now();
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
+    sandbox.join_node("late");
     wait_at_most(PATIENCE, "an initialised node", || {
-        is_initialised(&node(sandbox, "late"))
+        is_initialised(&sandbox.node("late"))
     });
     begun.elapsed()
 }

@@ -1,14 +1,16 @@
 //! The clients below the controllers: the gate before every write, tries, tokens, long lists, bounds.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::Cluster;
 use crate::common::library::http_settings;
-use crate::common::variable;
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing, Tls};
+use crate::common::objects::settings;
+use crate::common::{Cluster, variable};
+use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Settings};
+use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing};
 use ccm::kube::{self, ReadFrom, config};
-use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Source, Sourced, Urgency};
+use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Urgency};
+use sandbox::calls::Call;
+use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -64,34 +66,17 @@ fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
         kubeconfig: vec![variable(&env, "KUBECONFIG").into()],
         ..config::Options::default()
     };
-    kube::Client::new(
-        config::load(&options).unwrap(),
-        Proxies::Never,
-        TIMING,
-        gate,
-    )
+    let config = config::load(&options).unwrap();
+    kube::Client::new(config, Proxies::Never, TIMING, gate)
 }
 
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
-        profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
         token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network,
-        metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
-        load_balancers: None,
-        debug: false,
         timing: TIMING,
-        gate: Arc::new(OpenGate),
-        urgency: ccm::provider::Urgency::Asked,
+        ..settings(AddressFamily::Ipv4)
     })
 }
 
@@ -144,11 +129,8 @@ fn a_write_is_sent_once_whatever_comes_back() {
         let sandbox = Sandbox::builder().heartbeats(false).start();
         sandbox.fault(Rule::new(answer).half(Half::Kubernetes).writes());
         let gate = Counter::new(10);
-        assert!(
-            kube_client_of(&sandbox, Arc::clone(&gate) as _)
-                .patch_node("worker-1", &patch())
-                .is_err()
-        );
+        let client = kube_client_of(&sandbox, Arc::clone(&gate) as _);
+        assert!(client.patch_node("worker-1", &patch()).is_err());
         assert_eq!(
             (gate.passed(), sandbox.calls().count(|call| call.is_write())),
             (1, 1)
@@ -163,32 +145,17 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     std::fs::write(&file, "old").unwrap();
     // The file is replaced while the first try is under way.
     let (new, path) = (sandbox.projects().token.clone(), file.clone());
-    let replace = move |_: &sandbox::exchange::Request| std::fs::write(&path, &new).unwrap();
+    let replace = move |_: &Request| std::fs::write(&path, &new).unwrap();
     sandbox.fault(Rule::new(Effect::before(replace)).nth(1));
     let gate = Counter::new(2);
-    let client = plain_of(
-        &sandbox,
-        SecretSource::file(file, None),
-        1 << 20,
-        Arc::clone(&gate) as _,
-    );
+    let token = SecretSource::file(file, None);
+    let client = plain_of(&sandbox, token, 1 << 20, Arc::clone(&gate) as _);
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
-    let reply = client
-        .write::<Value>(
-            <dyn Gate>::pass,
-            Method::Post,
-            "/networks",
-            "application/json",
-            Some(&network),
-        )
-        .unwrap();
-    assert_eq!(reply.value["network"]["name"], "new");
-    let statuses: Vec<_> = sandbox
-        .calls()
-        .calls()
-        .iter()
-        .map(|call| call.status)
-        .collect();
+    let (pass, json) = (<dyn Gate>::pass, "application/json");
+    let reply = client.write::<Value>(pass, Method::Post, "/networks", json, Some(&network));
+    assert_eq!(reply.unwrap().value["network"]["name"], "new");
+    let calls = sandbox.calls().calls();
+    let statuses: Vec<_> = calls.iter().map(|call| call.status).collect();
     assert_eq!((gate.passed(), statuses), (2, vec![Some(401), Some(201)]));
 }
 
@@ -213,7 +180,7 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
         let answer = match half {
             Half::Hetzner => {
                 let body = json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } });
-                let answer = sandbox::exchange::Response::json(429, &body);
+                let answer = Response::json(429, &body);
                 Effect::Instead(answer.with_header("Retry-After", "1"))
             }
             Half::Kubernetes => Effect::kubernetes_busy(1),
@@ -228,10 +195,8 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
                 assert!(matches!(kind, ErrorKind::RateLimited { .. }), "{kind:?}");
             }
             Half::Kubernetes => {
-                assert_eq!(
-                    kube_client(&sandbox).nodes(ReadFrom::Latest).unwrap().len(),
-                    1
-                );
+                let nodes = kube_client(&sandbox).nodes(ReadFrom::Latest);
+                assert_eq!(nodes.unwrap().len(), 1);
             }
             Half::Robot => unreachable!("no case"),
         }
@@ -245,37 +210,25 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
     let builder = Sandbox::builder().only(Half::Kubernetes).nodes(0);
     let sandbox = builder.heartbeats(false).start();
     for n in 0..1_100 {
-        sandbox.cluster().create(
-            "nodes",
-            None,
-            json!({ "metadata": { "name": format!("n-{n:04}") } }),
-        );
+        let node = json!({ "metadata": { "name": format!("n-{n:04}") } });
+        sandbox.cluster().create("nodes", None, node);
     }
     let client = kube_client(&sandbox);
     let pages = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
-    assert_eq!(
-        (client.nodes(ReadFrom::Latest).unwrap().len(), pages()),
-        (1_100, 3)
-    );
-    assert_eq!(
-        (client.nodes(ReadFrom::Cache).unwrap().len(), pages()),
-        (1_100, 4),
-        "one answer from the cache"
-    );
+    let read = |from| (client.nodes(from).unwrap().len(), pages());
+    assert_eq!(read(ReadFrom::Latest), (1_100, 3));
+    assert_eq!(read(ReadFrom::Cache), (1_100, 4), "one answer");
 
     let cluster = Arc::clone(sandbox.cluster());
-    let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
-    let continued = |request: &sandbox::exchange::Request| request.query("continue").is_some();
+    let expire = move |_: &Request| cluster.expire_continue_tokens();
+    let continued = |request: &Request| request.query("continue").is_some();
     let rule = sandbox.fault(Rule::new(Effect::before(expire)).when(continued).times(1));
     sandbox.calls().clear();
-    assert_eq!(
-        (client.nodes(ReadFrom::Latest).unwrap().len(), pages()),
-        (1_100, 2 + 3)
-    );
+    assert_eq!(read(ReadFrom::Latest), (1_100, 2 + 3));
     sandbox.faults().remove(rule);
 
     let cluster = Arc::clone(sandbox.cluster());
-    let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
+    let expire = move |_: &Request| cluster.expire_continue_tokens();
     sandbox.fault(Rule::new(Effect::before(expire)).when(continued));
     sandbox.calls().clear();
     let error = client.nodes(ReadFrom::Latest).unwrap_err();
@@ -297,7 +250,7 @@ fn a_list_that_changes_while_it_is_read_misses_no_server() {
     };
     let pages = || {
         let calls = sandbox.calls().calls();
-        let page = |call: &sandbox::calls::Call| {
+        let page = |call: &Call| {
             let (_, page) = call.query.iter().find(|(name, _)| name == "page").unwrap();
             page.parse().unwrap()
         };
@@ -309,16 +262,12 @@ fn a_list_that_changes_while_it_is_read_misses_no_server() {
     sandbox.calls().clear();
     let cloud = Arc::clone(sandbox.cloud());
     let (project, there, count) = (sandbox.project(), ids.clone(), AtomicUsize::new(0));
-    let change = move |_: &sandbox::exchange::Request| {
+    let change = move |_: &Request| {
         let n = count.fetch_add(1, Ordering::Relaxed);
         cloud.delete_server(there[n]);
-        cloud.create_server(
-            project,
-            sandbox::hetzner::ServerSpec {
-                name: format!("made-{n}"),
-                ..Default::default()
-            },
-        );
+        let name = format!("made-{n}");
+        let spec = ServerSpec::default();
+        cloud.create_server(project, ServerSpec { name, ..spec });
     };
     sandbox.fault(Rule::new(Effect::before(change)));
     let after = list().unwrap();
@@ -349,7 +298,7 @@ fn a_list_without_its_pagination_is_an_error() {
         (json!({}), false),
     ] {
         let body = json!({ "servers": [], "meta": { "pagination": pagination } });
-        let answer = sandbox::exchange::Response::json(200, &body);
+        let answer = Response::json(200, &body);
         let rule = sandbox.fault(Rule::new(Effect::Instead(answer)));
         let outcome = client.instances().unwrap().list(Urgency::Needed);
         assert_eq!(outcome.is_ok(), is_whole, "{pagination}: {outcome:?}");
@@ -369,7 +318,7 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
         "{error}"
     );
 
-    let moved = sandbox::exchange::Response {
+    let moved = Response {
         status: 302,
         headers: vec![(
             "Location".into(),
@@ -378,14 +327,9 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
         body: Vec::new(),
     };
     sandbox.fault(Rule::new(Effect::Instead(moved)));
-    let error = plain(&sandbox, token(), 1 << 20)
-        .get::<Value>("/servers")
-        .unwrap_err();
-    assert_eq!(
-        error.status(),
-        Some(302),
-        "a token is not carried elsewhere"
-    );
+    let outcome = plain(&sandbox, token(), 1 << 20).get::<Value>("/servers");
+    let status = outcome.unwrap_err().status();
+    assert_eq!(status, Some(302), "a token is not carried elsewhere");
 }
 
 #[test]

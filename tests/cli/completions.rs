@@ -1,9 +1,6 @@
 //! The completions, in the shells themselves.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Env, ccm, env};
+use crate::common::{self, Cluster, Env, ccm, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

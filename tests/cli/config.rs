@@ -1,10 +1,7 @@
 //! `ccm config`: what is in force, who said so, what is wrong; and never a secret or a call.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
+use crate::common::{self, Env, Ran, ccm, snapshot, with};
 use ccm::settings::{Command, TABLE};
-use common::{Env, Ran, ccm, snapshot, with};
 use serde_json::Value;
 use std::net::TcpListener;
 
@@ -79,10 +76,8 @@ fn every_value_and_who_said_so() {
     let ran = config(&env, &flags);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let document = ran.json();
-    assert_eq!(
-        (&document["apiVersion"], &document["kind"]),
-        (&"ccm/v2".into(), &"SettingList".into())
-    );
+    let expected = (&"ccm/v2".into(), &"SettingList".into());
+    assert_eq!((&document["apiVersion"], &document["kind"]), expected);
     let token_source = format!("HCLOUD_TOKEN_FILE ({file})");
     for (name, value, source) in [
         ("token", "<redacted>", token_source.as_str()),
@@ -94,11 +89,8 @@ fn every_value_and_who_said_so() {
         ("test-time-scale", "0.5", "CCM_TEST_TIME_SCALE"),
     ] {
         let item = item(&document, name);
-        assert_eq!(
-            (&item["value"], &item["source"]),
-            (&value.into(), &source.into()),
-            "{name}"
-        );
+        let expected = (&value.into(), &source.into());
+        assert_eq!((&item["value"], &item["source"]), expected, "{name}");
         assert_eq!(item["problem"], Value::Null, "{name}");
     }
     assert_eq!(item(&document, "network")["value"], Value::Null);
@@ -111,10 +103,8 @@ fn every_value_and_who_said_so() {
     let daemon = TABLE.iter().filter(|setting| {
         setting.is_for(Command::Run) && (!setting.hidden || setting.name() == "test-time-scale")
     });
-    assert_eq!(
-        shown,
-        daemon.map(|setting| setting.name()).collect::<Vec<_>>()
-    );
+    let expected = daemon.map(|setting| setting.name()).collect::<Vec<_>>();
+    assert_eq!(shown, expected);
     let yaml = config(&env, &["-oyaml", flags[2], flags[3], flags[4]]).stdout;
     let yaml: Value = serde_yaml::from_str(&yaml).unwrap();
     assert_eq!(yaml, document);
@@ -176,13 +166,11 @@ fn periods_that_are_longer_in_a_large_project_say_so() {
     let names: Vec<&str> = noted
         .map(|item| item["setting"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        names,
-        [
-            "node-status-update-frequency",
-            "load-balancer-resync-period"
-        ]
-    );
+    let expected = [
+        "node-status-update-frequency",
+        "load-balancer-resync-period",
+    ];
+    assert_eq!(names, expected);
     let wide = config(&[], &["-o", "wide"]).stdout;
     let notes = wide.matches("200 calls an hour: see ccm status");
     assert_eq!(notes.count(), 2, "{wide}");

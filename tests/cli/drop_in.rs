@@ -1,10 +1,7 @@
 //! In the Deployment of hcloud-cloud-controller-manager, with `ccm` as its image.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
+use crate::common::{self, Cluster, Daemon, addresses, env, events, wait_until};
 use ccm::settings::{IGNORED_FLAGS, TABLE};
-use common::{Cluster, Daemon, addresses, env, events, wait_until};
 use sandbox::Sandbox;
 use std::os::unix::process::CommandExt;
 
@@ -49,18 +46,14 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
 
     let server = &sandbox.servers()[0];
     let worker = sandbox.node("worker-1");
-    assert_eq!(
-        worker["spec"]["providerID"],
-        format!("hcloud://{}", server["id"])
-    );
-    assert_eq!(
-        addresses(&worker),
-        [
-            "Hostname worker-1",
-            "ExternalIP 203.0.113.1",
-            "InternalIP 10.0.0.2"
-        ]
-    );
+    let expected = format!("hcloud://{}", server["id"]);
+    assert_eq!(worker["spec"]["providerID"], expected);
+    let expected = [
+        "Hostname worker-1",
+        "ExternalIP 203.0.113.1",
+        "InternalIP 10.0.0.2",
+    ];
+    assert_eq!(addresses(&worker), expected);
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "cx22"),
         ("topology.kubernetes.io/region", "fsn1"),

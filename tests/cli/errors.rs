@@ -1,9 +1,6 @@
 //! What people see when something is wrong: the exact line, the exit code, and what was not done.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, Env, ccm, wait_until, with};
+use crate::common::{self, Cluster, Daemon, Env, ccm, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use sandbox::{Half, Sandbox};
@@ -426,11 +423,8 @@ fn output_that_nobody_takes() {
     };
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(
-        run(writer.into()),
-        (Some(0), String::new()),
-        "a reader that went away"
-    );
+    let expected = (Some(0), String::new());
+    assert_eq!(run(writer.into()), expected, "a reader that went away");
     let full = std::fs::OpenOptions::new()
         .write(true)
         .open("/dev/full")

@@ -1,12 +1,9 @@
 //! What people see of load balancers that several Services share, of external ones, and of the management that ends and
 //! begins again.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
+use crate::common::cluster::text;
+use crate::common::{self, Cluster, contains, snapshot};
 use crate::people::{ONE_BY_ONE, fits, seen};
-
-use common::cluster::text;
-use common::{Cluster, contains, snapshot};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
@@ -131,10 +128,8 @@ fn groups_and_external_ones_are_shown() {
         (8443, json!("shop/api")),
     ];
     assert_eq!(owners("api"), shared);
-    assert_eq!(
-        owners("mqtt"),
-        [(6443, Value::Null), (1883, json!("shop/mqtt"))]
-    );
+    let expected = [(6443, Value::Null), (1883, json!("shop/mqtt"))];
+    assert_eq!(owners("mqtt"), expected);
 }
 
 /// The load balancer stays when no Service of the group exists any more, because the finalizers were removed by hand.
@@ -197,16 +192,10 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
         .find(|one| one["name"] == "kubernetes-default-edge");
     let ip = edge.unwrap()["public_net"]["ipv4"]["ip"].clone();
     let ip = ip.as_str().unwrap();
-    assert_eq!(
-        cells("default/edge "),
-        format!("kubernetes-default-edge {ip} 3/3"),
-        "{list}"
-    );
-    assert_eq!(
-        cells("default/late "),
-        "kubernetes-default-edge - -",
-        "{list}"
-    );
+    let expected = format!("kubernetes-default-edge {ip} 3/3");
+    assert_eq!(cells("default/edge "), expected, "{list}");
+    let expected = "kubernetes-default-edge - -";
+    assert_eq!(cells("default/late "), expected, "{list}");
     assert_eq!(cells("default/refused "), "terraform - -", "{list}");
 }
 

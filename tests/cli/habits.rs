@@ -1,9 +1,7 @@
 //! What kubectl's users type: names of every form, flags of the lists, flags before the command, completed names.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Env, LIMIT, ccm, command, contains, env, with};
+use crate::common::{self, Cluster, Env, LIMIT, ccm, command, contains, env, with};
+use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -78,14 +76,10 @@ fn a_service_is_named_in_many_ways() {
     }
     assert_eq!(inspected(&env, &["-n", "shop", "web"]), "shop/web");
     assert_eq!(inspected(&in_shop, &["web"]), "shop/web");
-    assert_eq!(
-        inspected(&in_shop, &["-n", "default", "web"]),
-        "default/web"
-    );
-    assert_eq!(
-        inspected(&in_shop, &["--context", "other", "web"]),
-        "default/web"
-    );
+    let expected = "default/web";
+    assert_eq!(inspected(&in_shop, &["-n", "default", "web"]), expected);
+    let wanted = "default/web";
+    assert_eq!(inspected(&in_shop, &["--context", "other", "web"]), wanted);
     // No Service of that name there, and a load balancer of another namespace.
     #[rustfmt::skip] // A case is a line.
     let cases = [
@@ -191,10 +185,8 @@ fn lists_have_the_flags_of_kubectl() {
             .collect::<Vec<_>>()
     };
     let sorted = names(&["node", "list", "-o", "json", "--sort-by", "NAME"]);
-    assert_eq!(
-        sorted,
-        (1..=12).map(|n| format!("worker-{n}")).collect::<Vec<_>>()
-    );
+    let expected = (1..=12).map(|n| format!("worker-{n}")).collect::<Vec<_>>();
+    assert_eq!(sorted, expected);
     // yml is yaml.
     let [yml, yaml] = ["yml", "yaml"].map(|form| ccm(&env, &["node", "list", "-o", form]).stdout);
     assert!(yml == yaml && yml.starts_with("apiVersion: "), "{yml}");
@@ -306,10 +298,7 @@ fn names_are_completed() {
         assert_eq!(lines.join(" "), offered, "{typed}");
     }
     // Without an answer there are only flags, soon.
-    sandbox.fault(
-        sandbox::faults::Rule::new(sandbox::faults::Effect::Slow(Duration::from_secs(60)))
-            .half(Half::Kubernetes),
-    );
+    sandbox.fault(Rule::new(Effect::Slow(Duration::from_secs(60))).half(Half::Kubernetes));
     let begun = Instant::now();
     let ran = ccm(&env, &["completions", "--", "lb", "inspect", ""]);
     assert!(
@@ -326,10 +315,8 @@ fn names_are_completed() {
 #[test]
 fn help_may_stand_first() {
     let shown = |words: &[&str]| ccm(&Vec::new(), words).stdout;
-    assert_eq!(
-        shown(&["--help", "lb", "list"]),
-        shown(&["lb", "list", "--help"])
-    );
+    let expected = shown(&["lb", "list", "--help"]);
+    assert_eq!(shown(&["--help", "lb", "list"]), expected);
     assert_eq!(shown(&["-h"]), shown(&["help"]));
 }
 

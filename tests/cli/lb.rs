@@ -1,11 +1,8 @@
 //! What people see of load balancers: each command's output as a file to read, on a cluster with every kind of Service.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
+use crate::common::cluster::{service, with_spec};
+use crate::common::{self, Cluster, env, snapshot};
 use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
-
-use common::cluster::{service, with_spec};
-use common::{Cluster, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};

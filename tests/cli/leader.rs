@@ -1,46 +1,26 @@
 //! Leader election and everything but the daemon: `run --once`, dry runs, the commands of a
 //! person, and `--leader-elect=false`.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, all_initialised, is_lease, quiet};
+use crate::common::cluster::{held, lease_time, text};
+use crate::common::{Cluster, all_initialised, is_lease, quiet};
 use sandbox::Sandbox;
-use serde_json::{Value, json};
+use sandbox::calls::Call;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "cloud-controller-manager";
-const NAMESPACE: Option<&str> = Some("kube-system");
-
-fn holder(sandbox: &Sandbox) -> Option<Value> {
-    let lease = sandbox.cluster().get("leases", NAMESPACE, NAME)?;
-    Some(lease["spec"]["holderIdentity"].clone())
+fn holder(sandbox: &Sandbox) -> String {
+    text(&sandbox.lease()["spec"]["holderIdentity"])
 }
 
 fn record(sandbox: &Sandbox, renewed: &str) {
-    let spec = json!({
-        "holderIdentity": "another-host_1",
-        "leaseDurationSeconds": 15,
-        "acquireTime": renewed,
-        "renewTime": renewed,
-        "leaseTransitions": 7,
-    });
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": { "name": NAME },
-        "spec": spec,
-    });
-    sandbox.cluster().create("leases", NAMESPACE, lease);
+    sandbox.create_lease(held("another-host_1", 15, renewed, 7));
 }
 
 fn now() -> String {
-    let now = jiff::Timestamp::now();
-    now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    lease_time(jiff::Timestamp::now())
 }
 
 fn writes(sandbox: &Sandbox) -> usize {
-    let such = |call: &sandbox::calls::Call| call.is_write() && call.caller != "admin";
+    let such = |call: &Call| call.is_write() && call.caller != "admin";
     sandbox.calls().count(such)
 }
 
@@ -50,7 +30,7 @@ fn once_takes_a_free_lease_and_hands_it_back() {
     for transitions in [0, 1] {
         sandbox.settle();
         assert!(all_initialised(&sandbox));
-        let lease = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+        let lease = sandbox.lease();
         assert_eq!(lease["spec"]["holderIdentity"], "");
         assert_eq!(lease["spec"]["leaseTransitions"], transitions);
     }
@@ -67,7 +47,7 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
         "watched it first"
     );
     assert!(all_initialised(&sandbox));
-    assert_eq!(holder(&sandbox), Some(json!("")), "and handed it back");
+    assert_eq!(holder(&sandbox), "", "and handed it back");
 }
 
 #[test]
@@ -75,15 +55,11 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
     let sandbox = quiet(1);
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
-    let before = holder(&sandbox).unwrap();
+    let before = holder(&sandbox);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(0);
-    let told = format!(
-        "{} leads and does this work; nothing done",
-        before.as_str().unwrap()
-    );
-    ran.warns(&told);
+    ran.warns(&format!("{before} leads and does this work; nothing done"));
     assert!(!ran.stderr.contains("calls made"), "{}", ran.stderr);
-    assert_eq!(holder(&sandbox), Some(before), "{}", daemon.log());
+    assert_eq!(holder(&sandbox), before, "{}", daemon.log());
 }
 
 #[test]
@@ -134,12 +110,8 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
             assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
             let line = "another-host_1 leads (lease kube-system/cloud-controller-manager)";
             let is_told = ran.stderr.contains(line);
-            assert_eq!(
-                is_told,
-                told && words[..2] == ["node", "sync"],
-                "{words:?}: {}",
-                ran.stderr
-            );
+            let expected = told && words[..2] == ["node", "sync"];
+            assert_eq!(is_told, expected, "{words:?}: {}", ran.stderr);
             let is_dry = words != ["node", "sync"];
             assert_eq!(writes(&sandbox) == 0, is_dry, "{words:?}");
         }

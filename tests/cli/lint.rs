@@ -1,9 +1,7 @@
 //! `ccm lint`: one table of Services and their problems, for the manifest alone and for the plan in a cluster.
 
-use crate::common;
-
-use common::cluster::{service, with_spec};
-use common::{Cluster, Env, Ran, ccm, command, env};
+use crate::common::cluster::{service, with_spec};
+use crate::common::{self, Cluster, Env, Ran, ccm, command, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -160,35 +158,32 @@ fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
     let bad = service("bad", &[("protcol", "http"), ("protocol", "ftp")], &[80]);
     let list =
         json!({ "apiVersion": "v1", "kind": "List", "items": [good, bad, { "kind": "Secret" }] });
-    for (file, code, stdout, stderr) in [
+    #[rustfmt::skip] // A case is a paragraph.
+    let cases = [
         (good.to_string(), 0, "", "ccm: 1 Service, nothing wrong\n"),
         (String::new(), 0, "", "ccm: 0 Services, nothing wrong\n"),
-        ("apiVersion: serving.knative.dev/v1\nkind: Service\n---\n1: x\n---\nnull\n".into(), 0, "", "ccm: 0 Services, nothing wrong\n"),
-        (
-            list.to_string(),
-            1,
+        ("apiVersion: serving.knative.dev/v1\nkind: Service\n---\n1: x\n---\nnull\n".into(), 0, "",
+            "ccm: 0 Services, nothing wrong\n"),
+        (list.to_string(), 1,
             "-: service/default/bad: annotation load-balancer.hetzner.cloud/protocol: \"ftp\": use tcp, http or https\n\
              -: service/default/bad: annotation load-balancer.hetzner.cloud/protcol is not one that is known; did you mean \
-             load-balancer.hetzner.cloud/protocol?\n",
-            "ccm: 2 Services, 1 with problems\n",
-        ),
-        (
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
+             load-balancer.hetzner.cloud/protocol?\n", "ccm: 2 Services, 1 with problems\n"),
+        ("apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
             1,
             "-: service/default/web: annotation a: true is not a text, and Kubernetes refuses it: put it in quotes\n\
              -: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, and costs money \
-             all the same: give it a TCP port, or another type than LoadBalancer\n",
-            "ccm: 1 Service, 1 with problems\n",
-        ),
-        (
-            "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(),
-            1,
+             all the same: give it a TCP port, or another type than LoadBalancer\n", "ccm: 1 Service, 1 with problems\n"),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(), 1,
             "-: service/default/web: no valid Service: invalid type: integer `5`, expected a sequence\n",
-            "ccm: 1 Service, 1 with problems\n",
-        ),
-    ] {
+            "ccm: 1 Service, 1 with problems\n"),
+    ];
+    for (file, code, stdout, stderr) in cases {
         let ran = lint(&vec![], &[], &file);
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (code, stdout, stderr), "{file}");
+        assert_eq!(
+            (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
+            (code, stdout, stderr),
+            "{file}"
+        );
     }
 }
 
@@ -259,35 +254,27 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         ran.warns(part);
     }
     let none = ccm(&vec![], &["lint"]);
-    assert_eq!(
-        (none.code, none.stderr.as_str()),
-        (
-            2,
-            "ccm: lint needs files: ccm lint -f FILE, or -f - for stdin\n"
-        )
+    let expected = (
+        2,
+        "ccm: lint needs files: ccm lint -f FILE, or -f - for stdin\n",
     );
+    assert_eq!((none.code, none.stderr.as_str()), expected);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn with_a_token_names_and_limits_are_read() {
     let sandbox = cluster();
-    for (annotations, problem) in [
-        (
-            &[("type", "lb99")][..],
-            "there is no type \"lb99\"; use lb11, lb21 or lb31",
-        ),
+    #[rustfmt::skip] // A case is a line or two.
+    let cases = [
+        (&[("type", "lb99")][..], "there is no type \"lb99\"; use lb11, lb21 or lb31"),
         (&[("location", "fsn9")], "there is no location \"fsn9\""),
-        (
-            &[("protocol", "https"), ("http-certificates", "on")],
-            "there is no certificate \"on\" in the project; did you mean one?",
-        ),
-        (
-            &[("public-net-ipv4", "mine")],
-            "the project has no Primary IP \"mine\"",
-        ),
+        (&[("protocol", "https"), ("http-certificates", "on")],
+            "there is no certificate \"on\" in the project; did you mean one?"),
+        (&[("public-net-ipv4", "mine")], "the project has no Primary IP \"mine\""),
         (&[("private-ipv4", "192.168.0.5")], "192.168.0.5"),
-    ] {
+    ];
+    for (annotations, problem) in cases {
         let service = service("web", annotations, &[80]).to_string();
         lint(&vec![], &[], &service).with_code(0);
         let read = lint(&env(&sandbox), &[], &service).with_code(1);
@@ -338,11 +325,8 @@ fn our_own_examples_have_no_problem() {
         .unwrap()
         .trim_start_matches("yaml");
     let ran = lint(&vec![], &[], first);
-    assert_eq!(
-        (ran.code, ran.stderr.as_str()),
-        (0, "ccm: 1 Service, nothing wrong\n"),
-        "{ran:?}"
-    );
+    let expected = (0, "ccm: 1 Service, nothing wrong\n");
+    assert_eq!((ran.code, ran.stderr.as_str()), expected, "{ran:?}");
     for file in std::fs::read_dir(root.join("manifests/examples")).unwrap() {
         let file = file.unwrap().path().display().to_string();
         if file.ends_with(".yaml") {

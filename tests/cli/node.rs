@@ -1,10 +1,7 @@
 //! What people see: each command's output as a file to read, on a cluster with every kind of node.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
+use crate::common::{self, Cluster, ccm, env, snapshot};
 use crate::people::{fits, seen, seen_all};
-
-use common::{Cluster, ccm, env, snapshot};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 

@@ -152,11 +152,8 @@ fn every_command_says_the_same_of_an_outage() {
         match outage.serving {
             None => assert!(serving.is_null(), "{what}: {status}"),
             Some([healthy, total]) => {
-                assert_eq!(
-                    (&serving["healthy"], &serving["total"]),
-                    (&healthy.into(), &total.into()),
-                    "{what}"
-                );
+                let wanted = (&healthy.into(), &total.into());
+                assert_eq!((&serving["healthy"], &serving["total"]), wanted, "{what}");
             }
         }
         let ran = world.doctor(&["-o", "json"]);
@@ -171,11 +168,8 @@ fn every_command_says_the_same_of_an_outage() {
                 event["reason"] == "NoHealthyTarget" && event["involvedObject"]["name"] == *name
             };
             let events: Vec<&Value> = events.iter().filter(is_it).collect();
-            assert_eq!(
-                !events.is_empty(),
-                outage.has_event[number],
-                "{what}: {name}: {events:?}"
-            );
+            let wanted = &outage.has_event[number];
+            assert_eq!(!events.is_empty(), *wanted, "{what}: {name}: {events:?}");
         }
         // The fix is named once: where the servers are listed.
         let text = world.doctor(&[]).stdout;

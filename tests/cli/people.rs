@@ -1,9 +1,6 @@
 //! What people see, as files to read: the help of every command, and what the other files print.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Ran, ccm, snapshot, with};
+use crate::common::{Cluster, Ran, ccm, snapshot, with};
 use sandbox::Sandbox;
 
 /// So that numbers and addresses are the same in each run.
@@ -97,42 +94,15 @@ pub fn fits(text: &str) {
 
 /// A file each: what is asked, and what of it is printed. Pages that `screens` has at a terminal of 80 columns are not
 /// here: it compares them with a pipe's.
+#[rustfmt::skip] // A case is a paragraph.
 const HELP: [(&str, &[&str]); 3] = [
-    (
-        "help.txt",
-        &[
-            "help run",
-            "help node",
-            "node list --help",
-            "node inspect -h",
-            "help node sync",
-            "help config",
-            "completions -h",
-            "help completions",
-            "help doctor",
-            "explain protocol.https",
-            "explain --cloud-provider=hcloud",
-            "help HCLOUD_NETWORK",
-            "help version",
-            "version",
-            "--version",
-            "hepl",
-        ],
-    ),
-    (
-        "lb-help.txt",
-        &["lb list --help", "lb inspect -h", "help lb sync"],
-    ),
-    (
-        "route-help.txt",
-        &[
-            "help route",
-            "route list --help",
-            "help route sync",
-            "route",
-            "route lst",
-        ],
-    ),
+    ("help.txt", &[
+        "help run", "help node", "node list --help", "node inspect -h", "help node sync", "help config", "completions -h",
+        "help completions", "help doctor", "explain protocol.https", "explain --cloud-provider=hcloud",
+        "help HCLOUD_NETWORK", "help version", "version", "--version", "hepl",
+    ]),
+    ("lb-help.txt", &["lb list --help", "lb inspect -h", "help lb sync"]),
+    ("route-help.txt", &["help route", "route list --help", "help route sync", "route", "route lst"]),
 ];
 
 #[test]

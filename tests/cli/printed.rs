@@ -1,5 +1,4 @@
 //! Commands that are printed to be copied: every shell takes each argument as one word, whatever it holds.
-#![allow(clippy::unwrap_used)]
 
 use crate::common::random::Random;
 use ::ccm::text::shell_command;

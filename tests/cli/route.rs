@@ -1,10 +1,7 @@
 //! What people see of routes: each command's output as a file to read, on a Network with every kind of route.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
+use crate::common::{self, Cluster, ccm, env, snapshot};
 use crate::people::{fits, seen};
-
-use common::{Cluster, ccm, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -121,10 +118,8 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
         .ccm(&["route", "sync", CIDR, "-o", "json"])
         .with_code(0);
     let summary = json.json()["summary"].clone();
-    assert_eq!(
-        summary,
-        json!({ "changed": 2, "unchanged": 0, "failed": 0 })
-    );
+    let expected = json!({ "changed": 2, "unchanged": 0, "failed": 0 });
+    assert_eq!(summary, expected);
     sandbox.ccm(&exact).with_code(0);
     sandbox
         .ccm(&["route", "sync", CIDR, "--detailed-exitcode"])

@@ -1,12 +1,11 @@
 //! Documents for scripts: `ccm help scripting` is their schema.
 
-use crate::common;
+use crate::common::cluster::service;
+use crate::common::{self, Cluster, Env, ccm, env, with};
 use crate::lb::cluster;
-
-use common::cluster::service;
-use common::{Cluster, Env, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Validity;
+use sandbox::faults::Effect;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -247,7 +246,7 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     );
     assert_eq!((&found["healthy"], &found["total"]), (&json!(3), &json!(3)));
     // The rest is shown when it can't be read.
-    let refused = sandbox::faults::Effect::hetzner_error(503, "unavailable", "later");
+    let refused = Effect::hetzner_error(503, "unavailable", "later");
     sandbox.fault(common::on("/v1/load_balancers/*/metrics", refused));
     let ran = ccm(&admin(&sandbox), &words).with_code(0);
     ran.warns("connections and requests can't be read: ");

@@ -1,7 +1,11 @@
 //! The settings from outside: command lines and environments → values, sources, problems.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
+use crate::common::help::{has_table, with_table};
+use ccm::settings::{
+    AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS, Kind,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName,
+    markdown, parse, parse_with_daemon,
+};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -9,13 +13,6 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use crate::common::help::{has_table, with_table};
-use ccm::settings::{
-    AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName,
-    markdown, parse, parse_with_daemon,
-};
 
 /// An environment of a test, with its files.
 #[derive(Default)]
@@ -111,10 +108,8 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
 #[test]
 fn nothing_set_is_the_documented_defaults() {
     let settings = read_with_token(Command::Run, "", "").settings;
-    assert_eq!(
-        settings.endpoint.value.as_str(),
-        "https://api.hetzner.cloud/v1"
-    );
+    let expected = "https://api.hetzner.cloud/v1";
+    assert_eq!(settings.endpoint.value.as_str(), expected);
     assert_eq!(settings.network.value, None);
     assert_eq!(settings.address_family.value, AddressFamily::Ipv4);
     assert!(settings.zone_label_enabled.value);
@@ -128,10 +123,8 @@ fn nothing_set_is_the_documented_defaults() {
         assert!(settings.controllers.value.contains(controller));
     }
     assert_eq!(settings.node_sync_interval.value, Duration::from_secs(5));
-    assert_eq!(
-        settings.node_status_update_frequency.value,
-        Duration::from_secs(300)
-    );
+    let expected = Duration::from_secs(300);
+    assert_eq!(settings.node_status_update_frequency.value, expected);
     assert!(settings.leader_elect.value);
     assert_eq!(settings.lease_duration.value, Duration::from_secs(15));
     assert_eq!(settings.renew_deadline.value, Duration::from_secs(10));
@@ -230,10 +223,8 @@ fn typed_values() {
     assert_eq!(lines(&parsed.problems), "");
     let settings = parsed.settings;
     assert_eq!(settings.cloud_provider.value, Profile::Hcloud);
-    assert_eq!(
-        settings.master.value.unwrap().as_str(),
-        "https://[fd00::1]:6443"
-    );
+    let expected = "https://[fd00::1]:6443";
+    assert_eq!(settings.master.value.unwrap().as_str(), expected);
     assert_eq!(settings.context.value.as_deref(), Some("admin"));
     assert!(!settings.controllers.value.contains(&Controller::Service));
     assert!(settings.controllers.value.contains(&Controller::Node));
@@ -308,11 +299,8 @@ fn words_help_and_version() {
         let parsed = read_with_token(command, line, "");
         assert_eq!(lines(&parsed.problems), "", "{line}");
         assert_eq!(parsed.words.join(" "), words, "{line}");
-        assert_eq!(
-            (parsed.help, parsed.version),
-            (asks_help, asks_version),
-            "{line}"
-        );
+        let expected = (asks_help, asks_version);
+        assert_eq!((parsed.help, parsed.version), expected, "{line}");
     }
 }
 
@@ -566,36 +554,28 @@ fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
 
 #[test]
 fn what_has_no_effect_is_said_once() {
-    for (command, line, text, notices) in [
-        (
-            Command::Run,
+    #[rustfmt::skip] // A case is a paragraph.
+    let cases = [
+        (Command::Run,
             "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
-             --webhook-secure-port 0 --node-sync-period=1m",
-            "",
+             --webhook-secure-port 0 --node-sync-period=1m", "",
             "--profiling: accepted and ignored, it has no effect in this version\n\
              --allow-untagged-cloud: accepted and ignored, it has no effect in this version\n\
              --feature-gates: accepted and ignored, it has no effect in this version\n\
              --webhook-secure-port: accepted and ignored, it has no effect in this version\n\
-             --node-sync-period: accepted and ignored, it has no effect in this version",
-        ),
-        (
-            Command::Run,
-            "",
-            "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
-            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version",
-        ),
+             --node-sync-period: accepted and ignored, it has no effect in this version"),
+        (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
+            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version"),
         // In a shell they are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
-        (
-            Command::NodeList,
-            "",
+        (Command::NodeList, "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
              HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",
             "HCLOUD_METRIC_ENABLED: not a variable that ccm reads; did you mean HCLOUD_METRICS_ENABLED?\n\
              HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
-             HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?",
-        ),
-    ] {
+             HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?"),
+    ];
+    for (command, line, text, notices) in cases {
         let parsed = read_with_token(command, line, text);
         assert_eq!(lines(&parsed.problems), "", "{line} {text}");
         assert_eq!(lines(&parsed.notices), notices, "{line} {text}");
@@ -781,10 +761,8 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     let of = |what: &str| format!("{what} of deployment kube-system/ccm");
     let settings = read("", "");
     let name = &settings.cluster_name;
-    assert_eq!(
-        (name.value.as_str(), name.source.name().to_owned()),
-        ("theirs", of("--cluster-name"))
-    );
+    let wanted = ("theirs", of("--cluster-name"));
+    assert_eq!((name.value.as_str(), name.source.name().to_owned()), wanted);
     let kind = settings.load_balancers.kind.unwrap();
     assert_eq!(kind.value, "lb21");
     assert_eq!(kind.source.name(), of("HCLOUD_LOAD_BALANCERS_TYPE"));

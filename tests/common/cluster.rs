@@ -335,6 +335,15 @@ pub trait Cluster {
         self.sandbox().cloud().edit_load_balancer(id, edit);
     }
 
+    /// Adds a server to the targets of a load balancer as somebody else does, and waits until it is one.
+    fn add_target(&self, balancer: u64, server: u64) {
+        let path = format!("/load_balancers/{balancer}/actions/add_target");
+        self.act(&path, &json!({"type": "server", "server": {"id": server}}));
+        super::wait_until("the end of that action", || {
+            targets(&self.sandbox().cloud().load_balancer(balancer)).contains(&server)
+        });
+    }
+
     fn certificates(&self) -> Vec<Value> {
         self.sandbox()
             .cloud()
@@ -378,6 +387,15 @@ pub trait Cluster {
         cluster
             .get("leases", KUBE_SYSTEM, LEASE)
             .unwrap_or_default()
+    }
+
+    /// Creates the Lease of the daemons, as another candidate does.
+    fn create_lease(&self, spec: Value) {
+        let cluster = self.sandbox().cluster();
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": spec,
+        });
+        cluster.create("leases", KUBE_SYSTEM, lease);
     }
 
     fn edit_lease(&self, edit: impl FnMut(&mut Value)) {
@@ -522,6 +540,19 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
         service["spec"][name] = value.clone();
     }
     service
+}
+
+/// What a Lease says that was taken and renewed then.
+pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
+    json!({
+        "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,
+        "leaseTransitions": transitions,
+    })
+}
+
+/// A time as a Lease has it.
+pub fn lease_time(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 /// The whole key of an annotation of a Service.

@@ -14,7 +14,6 @@ pub mod random;
 pub mod routes;
 pub mod secrets;
 pub mod seeds;
-pub mod services;
 pub mod simulated;
 
 use ccm::provider::clock;
@@ -122,7 +121,13 @@ pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
 
 /// The environment of ccm, whose waits last as long as outside of tests.
 pub fn real_time(sandbox: &Sandbox) -> Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+    at_scale(sandbox, 1.0)
+}
+
+/// The environment of ccm, whose waits last this share of their time.
+pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
+    let scale = scale.to_string();
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
 /// The environment of ccm, with the token of another project.
@@ -376,18 +381,19 @@ impl Daemon {
 
     /// Waits for its end.
     pub fn ended(&self) -> ExitStatus {
-        let mut status = None;
-        wait_until("the daemon's end", || {
-            status = match &self.kind {
-                Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),
-                Kind::Simulated(daemon) => {
-                    let code = daemon.ended();
-                    code.map(|code| ExitStatus::from_raw(i32::from(code) << 8))
-                }
-            };
-            status.is_some()
-        });
-        status.unwrap()
+        wait_until("the daemon's end", || self.status().is_some());
+        self.status().unwrap()
+    }
+
+    /// How it ended; none while it runs.
+    pub fn status(&self) -> Option<ExitStatus> {
+        match &self.kind {
+            Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),
+            Kind::Simulated(daemon) => {
+                let code = daemon.ended();
+                code.map(|code| ExitStatus::from_raw(i32::from(code) << 8))
+            }
+        }
     }
 
     /// Asks it to end, and waits until it has ended well.

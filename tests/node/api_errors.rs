@@ -1,24 +1,22 @@
 //! Nodes in bad times: kills, conflicts, outages, lists that go wrong, budgets used up.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::library;
-
+use crate::common::library::{LONG, Place};
+use crate::common::{
+    self, Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised,
+    answer, calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
+    quiet, second_page, side_by_side, wait_until, with, writes,
+};
 use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
-use common::{
-    Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, answer,
-    calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on, quiet,
-    second_page, side_by_side, wait_until, with, writes,
-};
-use library::{LONG, Place};
+use sandbox::calls::Call;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
@@ -35,19 +33,12 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 
 fn killed_at_write(n: u64, after: bool) {
     let sandbox = quiet(1);
-    let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
-    let kill = Arc::clone(&killer);
-    let hook = move |_: &sandbox::exchange::Request| kill.wait()();
-    let effect = if after {
-        Effect::after(hook)
-    } else {
-        Effect::before(hook)
+    let of_the_controller = |request: &Request| !is_lease(&request.path);
+    let calls = |rule: Rule| {
+        let rule = rule.half(Half::Kubernetes).writes();
+        rule.when(of_the_controller).nth(n)
     };
-    let rule = Rule::new(effect).half(Half::Kubernetes).writes();
-    let of_the_controller = |request: &sandbox::exchange::Request| !is_lease(&request.path);
-    let rule = sandbox.fault(rule.when(of_the_controller).nth(n));
-    let daemon = sandbox.daemon(&[]);
-    assert!(killer.set(Box::new(daemon.killer())).is_ok());
+    let (daemon, rule) = Daemon::killed_at(&sandbox, &env(&sandbox), &[], !after, calls);
     assert!(!daemon.ended().success());
     sandbox.faults().remove(rule);
 
@@ -59,11 +50,8 @@ fn killed_at_write(n: u64, after: bool) {
     drop(second);
     sandbox.settle();
     let worker = sandbox.node("worker-1");
-    assert_eq!(
-        addresses(&worker),
-        ["Hostname worker-1", "ExternalIP 203.0.113.1"],
-        "write {n}, {after}"
-    );
+    let expected = ["Hostname worker-1", "ExternalIP 203.0.113.1"];
+    assert_eq!(addresses(&worker), expected, "write {n}, {after}");
     // A request that had left before the kill is carried out all the same, so from
     // the second write on the first daemon's work counts, and its event may be lost.
     let told = events(&sandbox, "worker-1");
@@ -111,7 +99,7 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
 fn a_node_that_never_stops_changing_is_left_for_later() {
     let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
-    let change = move |_: &sandbox::exchange::Request| {
+    let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
             let count = node["metadata"]["annotations"]["count"]
                 .as_str()
@@ -146,7 +134,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let sandbox = calm(2);
     let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     // At this scale the first pause lasts 0.4 s, ten ticks.
-    let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.2")]);
+    let scaled = common::at_scale(&sandbox, 0.2);
     // The others have questions of their own, which they would ask first at this very moment.
     let daemon = Daemon::start(
         &scaled,
@@ -158,7 +146,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     sandbox.faults().remove(rule);
     // Between the first call to Hetzner and the second one, the last look belongs to the second.
     let calls = sandbox.calls().calls();
-    let of_hetzner = |call: &sandbox::calls::Call| call.half == Half::Hetzner;
+    let of_hetzner = |call: &Call| call.half == Half::Hetzner;
     let first = calls.iter().position(of_hetzner).unwrap();
     let paused = calls[first + 1..]
         .iter()
@@ -263,12 +251,8 @@ fn survives(half: Half, name: &str, effect: Effect) {
     let rule = sandbox.fault(rule);
     let daemon = sandbox.daemon(&[]);
     daemon.logs("WARN");
-    assert_eq!(
-        writes(&sandbox),
-        Vec::<String>::new(),
-        "{half}, {name}: {}",
-        daemon.log()
-    );
+    let wanted = Vec::<String>::new();
+    assert_eq!(writes(&sandbox), wanted, "{half}, {name}: {}", daemon.log());
     sandbox.faults().remove(rule);
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
@@ -307,17 +291,11 @@ fn any_faults_heal_without_harm() {
         for server in sandbox.servers() {
             let name = server["name"].as_str().unwrap();
             let worker = sandbox.node(name);
-            assert_eq!(
-                worker["spec"]["providerID"],
-                format!("ccm-from-scratch://{}", server["id"]),
-                "seed {seed}"
-            );
+            let expected = format!("ccm-from-scratch://{}", server["id"]);
+            assert_eq!(worker["spec"]["providerID"], expected, "seed {seed}");
             let ip = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
-            assert_eq!(
-                addresses(&worker),
-                [format!("Hostname {name}"), format!("ExternalIP {ip}")],
-                "seed {seed}"
-            );
+            let expected = [format!("Hostname {name}"), format!("ExternalIP {ip}")];
+            assert_eq!(addresses(&worker), expected, "seed {seed}");
             let synced = events(&sandbox, name)
                 .iter()
                 .filter(|(reason, _)| reason == "Synced")
@@ -332,7 +310,7 @@ fn any_faults_heal_without_harm() {
 fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
-    let change = move |_: &sandbox::exchange::Request| {
+    let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
             node["metadata"]["annotations"]["mine"] = json!("changed");
         });
@@ -379,7 +357,7 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
     let old = id("worker-2");
     // While the first node is written, slowly, the second one's server is replaced.
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
-    let replace = move |_: &sandbox::exchange::Request| {
+    let replace = move |_: &Request| {
         cloud.delete_server(old);
         cloud.create_server(
             project,
@@ -401,17 +379,15 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
     sandbox.ccm(&one_by_one).with_code(0);
     let new = id("worker-2");
     assert_ne!(new, old);
-    assert_eq!(
-        sandbox.provider_id("worker-2"),
-        format!("ccm-from-scratch://{new}")
-    );
+    let expected = format!("ccm-from-scratch://{new}");
+    assert_eq!(sandbox.provider_id("worker-2"), expected);
 }
 
 #[test]
 fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
     let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
-    let take_away = move |_: &sandbox::exchange::Request| {
+    let take_away = move |_: &Request| {
         cluster.delete("nodes", None, "worker-1");
     };
     let rule = on(
@@ -532,10 +508,8 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
         let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
         let daemon = Daemon::start(&hour, &[]);
         sandbox.wait_for_nodes();
-        assert_eq!(
-            provider_id(&sandbox, name),
-            format!("ccm-from-scratch://{old}")
-        );
+        let wanted = format!("ccm-from-scratch://{old}");
+        assert_eq!(provider_id(&sandbox, name), wanted);
         let new = replaced(&sandbox, name, server);
         sandbox.wait_for_node(name);
         let expected = format!("ccm-from-scratch://{new}");
@@ -581,7 +555,7 @@ fn a_node_made_anew_under_a_write_is_another_node() {
     let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").simulated());
     machine(&sandbox, "w", "w");
     let other = Arc::downgrade(&sandbox);
-    let replace = move |_: &sandbox::exchange::Request| {
+    let replace = move |_: &Request| {
         replaced(&other.upgrade().unwrap(), "w", "w");
     };
     let rule = on("PATCH /api/v1/nodes/w/status", Effect::before(replace));
@@ -593,10 +567,8 @@ fn a_node_made_anew_under_a_write_is_another_node() {
         found().is_some_and(|node| is_initialised(&node))
     });
     let id = sandbox.server_id("w");
-    assert_eq!(
-        provider_id(&sandbox, "w"),
-        format!("ccm-from-scratch://{id}")
-    );
+    let expected = format!("ccm-from-scratch://{id}");
+    assert_eq!(provider_id(&sandbox, "w"), expected);
 }
 
 /// A provider ID that an older list of servers does not hold may name a server that was made since.

@@ -1,16 +1,14 @@
 //! How the daemon sees that something happened to a node, and how little it reads for that:
 //! the binary against the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::at_rest;
+use crate::common::at_rest::{AtRest, NO_REFRESH, Read, is_table, read};
 use crate::common::library::Place;
-use ccm::provider::clock;
-
-use at_rest::{AtRest, NO_REFRESH, Read, is_table, read};
+use crate::common::{
+    self, Cluster, LAGS, calm, is_lease, needs_simulation, side_by_side, wait_until,
+};
 use ccm::cache::{Apis, Poll};
 use ccm::kube::ReadFrom;
-use common::{Cluster, LAGS, calm, is_lease, needs_simulation, side_by_side, wait_until};
+use ccm::provider::clock;
 use sandbox::calls::Call;
 use serde_json::json;
 use std::sync::Arc;
@@ -27,19 +25,15 @@ fn at_rest_it_reads_tables_and_nothing_else() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     for call in calls.iter().filter(|call| read(call) == Some(Read::Table)) {
-        assert_eq!(
-            call.header("accept"),
-            Some("application/json;as=Table;v=v1;g=meta.k8s.io")
-        );
+        let expected = Some("application/json;as=Table;v=v1;g=meta.k8s.io");
+        assert_eq!(call.header("accept"), expected);
         let query = [
             ("limit", "500"),
             ("includeObject", "None"),
             ("resourceVersion", "0"),
         ];
-        assert_eq!(
-            query.map(|(name, _)| call.query(name)),
-            query.map(|(_, value)| Some(value))
-        );
+        let expected = query.map(|(_, value)| Some(value));
+        assert_eq!(query.map(|(name, _)| call.query(name)), expected);
     }
 }
 
@@ -133,35 +127,16 @@ fn in_a_large_project_refreshes_are_less_often() {
 #[test]
 fn each_change_is_read_by_name_at_the_next_look() {
     type Change = fn(&AtRest);
+    #[rustfmt::skip] // A case is a paragraph.
     let cases: Vec<(&str, Change, &str)> = vec![
-        (
-            "not ready",
-            |world| world.set_ready("worker-2", "Unknown"),
-            "worker-2",
-        ),
-        (
-            "no condition",
-            |world| {
-                world.edit_node("worker-2", |node| {
-                    node["status"]["conditions"] = json!([]);
-                });
-            },
-            "worker-2",
-        ),
-        (
-            "deleted",
-            |world| {
-                world.delete_node("worker-2");
-            },
-            "worker-2",
-        ),
-        (
-            "joined",
-            |world| {
-                world.join_node("late");
-            },
-            "late",
-        ),
+        ("not ready", |world| world.set_ready("worker-2", "Unknown"), "worker-2"),
+        ("no condition", |world| {
+            world.edit_node("worker-2", |node| {
+                node["status"]["conditions"] = json!([]);
+            });
+        }, "worker-2"),
+        ("deleted", |world| { world.delete_node("worker-2"); }, "worker-2"),
+        ("joined", |world| { world.join_node("late"); }, "late"),
     ];
     side_by_side(cases, |(name, change, node)| {
         let mut world = AtRest::new(3, NO_REFRESH);

@@ -1,12 +1,8 @@
 //! The doorbell in bad times: tables that are none, old ones, reads that fail. The binary against
 //! the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::at_rest;
-
-use at_rest::{AtRest, NO_REFRESH, Read};
-use common::{
+use crate::common::at_rest::{AtRest, NO_REFRESH, Read};
+use crate::common::{
     Cluster, LAGS, answer, hetzner_calls, needs_simulation, on, side_by_side, wait_until, writes,
 };
 use sandbox::Half;

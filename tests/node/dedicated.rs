@@ -1,12 +1,10 @@
 //! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{
-    Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, is_lease, side_by_side,
-    wait_until, with, writes,
+use crate::common::{
+    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, is_lease,
+    side_by_side, wait_until, with, writes,
 };
+use sandbox::calls::Call;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::robot::Sees;
@@ -39,7 +37,7 @@ fn is_new(sandbox: &Sandbox, name: &str) -> bool {
 }
 
 fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
-    let is_it = |call: &sandbox::calls::Call| {
+    let is_it = |call: &Call| {
         call.half == Half::Robot
             && (call.path == path || call.path.starts_with(&format!("{path}/")))
     };
@@ -147,19 +145,12 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
 type Change = fn(&Sandbox) -> Env;
 
 /// What may look as if a server did not exist any more.
+#[rustfmt::skip] // A case is a paragraph.
 const DOUBTS: [(&str, Change); 18] = [
-    ("an empty account", |sandbox| {
-        for server in sandbox.robot().servers() {
-            sandbox.robot().remove(server.number);
-        }
-        env(sandbox)
-    }),
-    ("an empty account, without the guard", |sandbox| {
-        for server in sandbox.robot().servers() {
-            sandbox.robot().remove(server.number);
-        }
-        env(sandbox)
-    }),
+    ("an empty account",
+        |sandbox| { for server in sandbox.robot().servers() { sandbox.robot().remove(server.number); } env(sandbox) }),
+    ("an empty account, without the guard",
+        |sandbox| { for server in sandbox.robot().servers() { sandbox.robot().remove(server.number); } env(sandbox) }),
     ("another account's credentials", |sandbox| {
         let other = sandbox.robot().create("other");
         sandbox.robot().edit(other, |server| server.account = 7);
@@ -195,35 +186,17 @@ const DOUBTS: [(&str, Change); 18] = [
         } });
         gone_and(sandbox, "/server /server/*", answer(403, &body))
     }),
-    ("403 of another kind", |sandbox| {
-        let page = page(403, "Forbidden");
-        gone_and(sandbox, "/server /server/*", Effect::Instead(page))
-    }),
-    ("503, maintenance", |sandbox| {
-        gone_and(
-            sandbox,
-            "/server /server/*",
-            Effect::Instead(page(503, "maintenance")),
-        )
-    }),
-    ("a 404 that is a proxy's", |sandbox| {
-        gone_and(
-            sandbox,
-            "/server/*",
-            Effect::Instead(page(404, "Not Found")),
-        )
-    }),
+    ("403 of another kind",
+        |sandbox| { let page = page(403, "Forbidden"); gone_and(sandbox, "/server /server/*", Effect::Instead(page)) }),
+    ("503, maintenance", |sandbox| gone_and(sandbox, "/server /server/*", Effect::Instead(page(503, "maintenance")))),
+    ("a 404 that is a proxy's", |sandbox| gone_and(sandbox, "/server/*", Effect::Instead(page(404, "Not Found")))),
     ("a 404 of another code", |sandbox| {
         let body =
             json!({ "error": { "status": 404, "code": "NOT_FOUND", "message": "Not Found" } });
         gone_and(sandbox, "/server/*", answer(404, &body))
     }),
-    ("no answer in time", |sandbox| {
-        gone_and(sandbox, "/server/*", Effect::Slow(Duration::from_secs(60)))
-    }),
-    ("a list that is cut off", |sandbox| {
-        gone_and(sandbox, "/server", Effect::cut_off())
-    }),
+    ("no answer in time", |sandbox| gone_and(sandbox, "/server/*", Effect::Slow(Duration::from_secs(60)))),
+    ("a list that is cut off", |sandbox| gone_and(sandbox, "/server", Effect::cut_off())),
     ("a list that is malformed", |sandbox| {
         let body = json!([{ "server": { "server_number": "x" } }]);
         gone_and(sandbox, "/server", answer(200, &body))

@@ -1,13 +1,11 @@
 //! Nodes get their identity, in good times: the binary against the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{
-    Cluster, Daemon, Ran, Simulate, addresses, all_initialised, calm, ccm, env, events,
+use crate::common::{
+    self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, calm, ccm, env, events,
     hetzner_calls, is_initialised, is_lease, quiet, wait_until, with, writes,
 };
 use sandbox::Half;
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -19,19 +17,15 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let worker = sandbox.node("worker-1");
-    assert_eq!(
-        addresses(&worker),
-        [
-            "Hostname worker-1",
-            "ExternalIP 203.0.113.1",
-            "InternalIP 10.0.0.2"
-        ]
-    );
+    let expected = [
+        "Hostname worker-1",
+        "ExternalIP 203.0.113.1",
+        "InternalIP 10.0.0.2",
+    ];
+    assert_eq!(addresses(&worker), expected);
     let id = sandbox.servers()[0]["id"].as_u64().unwrap();
-    assert_eq!(
-        worker["spec"]["providerID"],
-        format!("ccm-from-scratch://{id}")
-    );
+    let expected = format!("ccm-from-scratch://{id}");
+    assert_eq!(worker["spec"]["providerID"], expected);
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "cx22"),
         ("beta.kubernetes.io/instance-type", "cx22"),
@@ -136,7 +130,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     });
     // What a daemon finds out once, at its start.
     wait_until("a look for orphans", || {
-        let is_look = |call: &sandbox::calls::Call| call.path == "/v1/load_balancers";
+        let is_look = |call: &Call| call.path == "/v1/load_balancers";
         sandbox.calls().count(is_look) > 0
     });
     let mark = sandbox.mark();
@@ -177,11 +171,8 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
     let pauses: Vec<_> = lists().windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] > pauses[1] * 2, "{pauses:?}");
     assert!(!is_initialised(&sandbox.node("stray")), "{}", daemon.log());
-    assert_eq!(
-        events(&sandbox, "stray"),
-        [("ServerNotFound".to_owned(), 1)],
-        "told once"
-    );
+    let expected = [("ServerNotFound".to_owned(), 1)];
+    assert_eq!(events(&sandbox, "stray"), expected, "told once");
     sandbox.create_server("stray");
     sandbox.wait_for_node("stray");
 }
@@ -286,11 +277,8 @@ fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     assert_eq!(reported, [&("ServerReplaced".to_owned(), 1)]);
     daemon.logged(&message, 1);
     let worker = sandbox.node("worker-2");
-    assert_eq!(
-        worker["spec"]["providerID"],
-        format!("ccm-from-scratch://{old}"),
-        "it stays"
-    );
+    let expected = format!("ccm-from-scratch://{old}");
+    assert_eq!(worker["spec"]["providerID"], expected, "it stays");
     // The fix.
     sandbox.delete_node("worker-2");
     sandbox.register_nodes_of(&[new]);

@@ -1,15 +1,16 @@
 //! Nodes that go: only when there is no doubt. The binary against the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
 use crate::common::in_flight::InFlight;
-use ccm::provider::clock;
-
-use common::{
-    Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side, wait_until,
+use crate::common::{
+    self, Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side,
+    wait_until,
 };
+use ccm::provider::clock;
+use sandbox::calls::Call;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -115,37 +116,23 @@ fn on_a_doubt_the_node_stays() {
     let one = "/v1/servers/*";
     let list = "/v1/servers";
     let error = Effect::hetzner_error;
+    #[rustfmt::skip] // A case is a paragraph.
     let cases: Vec<(&str, Rule)> = vec![
         ("401", Rule::new(error(401, "unauthorized", "no")).path(one)),
         ("403", Rule::new(error(403, "forbidden", "no")).path(one)),
         ("429", Rule::new(Effect::hetzner_rate_limit()).path(one)),
         ("500", Rule::new(error(500, "server_error", "no")).path(one)),
         ("503", Rule::new(error(503, "maintenance", "no")).path(one)),
-        (
-            "404 of another kind",
-            Rule::new(error(404, "gone_fishing", "no")).path(one),
-        ),
-        (
-            "a proxy's 404",
-            Rule::new(Effect::proxy_not_found()).path(one),
-        ),
+        ("404 of another kind", Rule::new(error(404, "gone_fishing", "no")).path(one)),
+        ("a proxy's 404", Rule::new(Effect::proxy_not_found()).path(one)),
         ("a reset", Rule::new(Effect::Reset).path(one)),
-        (
-            "silence",
-            Rule::new(Effect::Slow(Duration::from_secs(60))).path(one),
-        ),
+        ("silence", Rule::new(Effect::Slow(Duration::from_secs(60))).path(one)),
         ("malformed", Rule::new(Effect::other_json()).path(one)),
-        (
-            "the list: 500",
-            Rule::new(error(500, "server_error", "no")).path(list),
-        ),
+        ("the list: 500", Rule::new(error(500, "server_error", "no")).path(list)),
         ("the list: cut off", Rule::new(Effect::cut_off()).path(list)),
-        (
-            "the list: malformed",
-            Rule::new(Effect::Malformed).path(list),
-        ),
+        ("the list: malformed", Rule::new(Effect::Malformed).path(list)),
         ("the list: page 2", {
-            let page_2 = |request: &sandbox::exchange::Request| request.query("page") == Some("2");
+            let page_2 = |request: &Request| request.query("page") == Some("2");
             Rule::new(error(500, "server_error", "no"))
                 .path(list)
                 .when(page_2)
@@ -308,7 +295,7 @@ fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     });
     let mark = sandbox.mark();
     let daemon = sandbox.daemon(&[]);
-    let calls = |is_such: fn(&sandbox::calls::Call) -> bool| {
+    let calls = |is_such: fn(&Call) -> bool| {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().filter(|call| is_such(call)).count()
     };
@@ -352,7 +339,7 @@ fn a_node_that_was_renewed_in_between_stays() {
         let sandbox = initialised(3);
         delete_server(&sandbox, "worker-2");
         let cluster = Arc::clone(sandbox.cluster());
-        let renew = move |_: &sandbox::exchange::Request| {
+        let renew = move |_: &Request| {
             if made_anew {
                 let mut node: Value = cluster.get("nodes", None, "worker-2").unwrap();
                 cluster.delete("nodes", None, "worker-2");
@@ -395,7 +382,7 @@ fn nodes_that_are_not_ours_stay_whatever_their_state() {
     let before = sandbox.nodes().len();
     sandbox.ccm(&["run", "--once"]);
     assert_eq!((sandbox.nodes().len(), deletions(&sandbox)), (before, 0));
-    sandbox.register_node(sandbox::kubelet::NodeSpec {
+    sandbox.register_node(NodeSpec {
         name: "robot".into(),
         provider_id: Some("hcloud://bm-1".into()),
         ..Default::default()

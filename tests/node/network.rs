@@ -1,9 +1,6 @@
 //! The private Network at start: which one, and whether this machine is in it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, Simulate, ccm, contains, env, with, writes};
+use crate::common::{Cluster, Daemon, Simulate, ccm, contains, env, with, writes};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Builder, Sandbox};
 use std::sync::Arc;

@@ -1,11 +1,8 @@
 //! What a node has from its server and what a person says of it: labels, private addresses, states. The binary against
 //! the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{
-    Cluster, Daemon, Env, Simulate, addresses, calm, ccm, env, events, is_initialised, on,
+use crate::common::{
+    self, Cluster, Daemon, Env, Simulate, addresses, calm, ccm, env, events, is_initialised, on,
     wait_until, with, writes,
 };
 use sandbox::Sandbox;
@@ -78,10 +75,8 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
         .filter(|key| key.contains("example") || key.contains("role"));
     let from_server: Vec<&String> = from_server.collect();
     assert_eq!(from_server, ["node-role.kubernetes.io/worker", POOL]);
-    assert_eq!(
-        worker["metadata"]["annotations"][OWNED],
-        format!("node-role.kubernetes.io/worker=,{POOL}=gpu")
-    );
+    let wanted = format!("node-role.kubernetes.io/worker=,{POOL}=gpu");
+    assert_eq!(worker["metadata"]["annotations"][OWNED], wanted);
     let taint = json!({ "key": "node.example.com/gpu", "value": "true", "effect": "NoSchedule" });
     assert_eq!(worker["spec"]["taints"], json!([taint]));
     sandbox.calls().clear();
@@ -267,10 +262,8 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
     );
     for name in ["worker-2", "worker-3"] {
         assert!(!is_initialised(&sandbox.node(name)), "both claim it");
-        assert_eq!(
-            events(&sandbox, name),
-            [("InvalidInternalIP".to_owned(), 1)]
-        );
+        let expected = [("InvalidInternalIP".to_owned(), 1)];
+        assert_eq!(events(&sandbox, name), expected);
     }
     // The address of its own server in the Network, which no other node claims any more.
     annotate("worker-2", "100.64.0.8");
@@ -331,16 +324,12 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
     let kubelet = with(none, &[("HCLOUD_INSTANCES_INTERNAL_IP_FROM", "kubelet")]);
     let ran = ccm(&kubelet, ONCE).with_code(0);
     assert!(!ran.stderr.contains("NoAddress"), "{ran:?}");
-    assert_eq!(
-        addresses(&sandbox.node("vpn")),
-        ["InternalIP 100.64.0.7", "Hostname vpn"]
-    );
-    assert_eq!(
-        addresses(&sandbox.node("pair")),
-        [
-            "InternalIP fd7a::1",
-            "InternalIP 100.64.0.8",
-            "Hostname pair"
-        ]
-    );
+    let expected = ["InternalIP 100.64.0.7", "Hostname vpn"];
+    assert_eq!(addresses(&sandbox.node("vpn")), expected);
+    let expected = [
+        "InternalIP fd7a::1",
+        "InternalIP 100.64.0.8",
+        "Hostname pair",
+    ];
+    assert_eq!(addresses(&sandbox.node("pair")), expected);
 }

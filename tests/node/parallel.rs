@@ -1,13 +1,10 @@
 //! Nodes that register together are written at the same time: each in its order, and no more at once than was set.
-#![allow(clippy::unwrap_used)]
 
-use crate::common;
 use crate::common::in_flight::InFlight;
 use crate::common::library::{LONG, Mortal, Place};
-
+use crate::common::{self, Env, all_initialised, calm, ccm, quiet};
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
-use common::{Env, all_initialised, calm, ccm, quiet};
 use sandbox::Sandbox;
 use std::time::Duration;
 

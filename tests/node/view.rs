@@ -1,18 +1,13 @@
 //! The view of nodes that controllers share: what a look at the table with metadata sees, and
 //! what is kept of a write's answer. The library against the sandbox.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::Cluster;
 use crate::common::library::Place;
-use crate::common::memory;
-
+use crate::common::memory::Memory;
+use crate::common::{Cluster, quiet};
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::Proxies;
 use ccm::kube::{self, Labels, Node};
 use ccm::provider::{OpenGate, clock};
-use common::quiet;
-use memory::Memory;
 use sandbox::Sandbox;
 use serde_json::json;
 use std::sync::Arc;
@@ -77,10 +72,8 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
 
     // The same names and the same status.
     let nodes = poll(&world, CELLS);
-    assert_eq!(
-        (nodes.as_ref(), reads_by_name(&sandbox)),
-        (before.as_ref(), 0)
-    );
+    let expected = (before.as_ref(), 0);
+    assert_eq!((nodes.as_ref(), reads_by_name(&sandbox)), expected);
     let nodes = poll(&world, METADATA);
     assert_eq!(reads_by_name(&sandbox), 3);
     assert_eq!(

@@ -1,5 +1,4 @@
 //! `make demo`, which README begins with.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

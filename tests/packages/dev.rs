@@ -1,7 +1,6 @@
 //! `make dev-up`, `dev-push` and `dev-down` with the official CLI, on the simulated Hetzner project.
 //!
 //! There is no machine behind a simulated server: `ssh` and `kubectl` are stand-ins that write down what they are asked.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::built::rendered::{documents, kustomized_at, one, pod, understood};
 use crate::common::cluster::text;
@@ -314,14 +313,10 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     contains(&kubeconfig, "server: https://203.0.113.1:6443\n");
     let secret = &documents(&dev.written("secret"))[0];
     let id = dev.all("networks")[0]["id"].to_string();
-    assert_eq!(
-        secret["stringData"],
-        json!({"token": dev.token(), "network": id})
-    );
-    assert_eq!(
-        secret["metadata"],
-        json!({"name": "hcloud", "namespace": "kube-system"})
-    );
+    let wanted = json!({"token": dev.token(), "network": id});
+    assert_eq!(secret["stringData"], wanted);
+    let wanted = json!({"name": "hcloud", "namespace": "kube-system"});
+    assert_eq!(secret["metadata"], wanted);
 
     let mark = dev.sandbox.mark();
     dev.succeeds("up", &[]);
@@ -375,10 +370,8 @@ fn user_data_is_a_document_of_cloud_init() {
                 {"path": "/usr/local/sbin/ccm-dev-node", "permissions": "0700", "content": script},
             ]);
             assert_eq!(document["write_files"], expected);
-            assert_eq!(
-                document["runcmd"],
-                json!([["/usr/local/sbin/ccm-dev-node"]])
-            );
+            let wanted = json!([["/usr/local/sbin/ccm-dev-node"]]);
+            assert_eq!(document["runcmd"], wanted);
             let file = dev.place("user-data");
             std::fs::write(&file, text).unwrap();
             let checked = Command::new("cloud-init")
@@ -553,10 +546,8 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     let order: Vec<String> = order.map(|kind| format!("DELETE {kind}/*")).collect();
     assert_eq!(deleted, order);
     assert_eq!(dev.names(false), others);
-    assert_eq!(
-        dev.names(true),
-        stay.map(|name| format!("load_balancers {name}")).into()
-    );
+    let expected = stay.map(|name| format!("load_balancers {name}")).into();
+    assert_eq!(dev.names(true), expected);
     assert!(!dev.folder().exists());
     // The login of a cluster in another project is not deleted because this one has none.
     let login = dev.folder().join("id_ed25519");
@@ -594,10 +585,8 @@ fn what_can_t_be_deleted_stays_with_its_network() {
     let [second, network] = [&dev.all("servers")[0], &dev.all("networks")[0]];
     assert_eq!(second["id"], servers[1]["id"]);
     assert_eq!(second["private_net"], servers[1]["private_net"]);
-    assert_eq!(
-        second["public_net"]["firewalls"],
-        servers[1]["public_net"]["firewalls"]
-    );
+    let expected = &servers[1]["public_net"]["firewalls"];
+    assert_eq!(second["public_net"]["firewalls"], *expected);
     assert_eq!(
         (dev.all("servers").len(), dev.all("ssh_keys").len()),
         (1, 1)
@@ -674,11 +663,8 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
         let rule = dev.sandbox.fault(rule);
         let cut = dev.run("up", &[("NODES", "1")]);
         assert_eq!(dev.sandbox.faults().hits(rule), 1, "{call}: {cut:?}");
-        assert_eq!(
-            dev.names(false),
-            BTreeSet::new(),
-            "{call}: something has no label"
-        );
+        let expected = BTreeSet::new();
+        assert_eq!(dev.names(false), expected, "{call}: something has no label");
         if is_finished {
             dev.succeeds("up", &[("NODES", "1")]);
             assert_eq!(dev.world(), world, "{call}: {cut:?}");
@@ -1020,20 +1006,16 @@ fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
             let argv = std::fs::read_to_string(root.join("argv")).unwrap();
             assert_eq!(argv.matches("kubeadm join").count(), 2, "{argv}");
         } else {
-            assert_eq!(
-                config[0]["bootstrapTokens"],
-                json!([{"token": bootstrap, "ttl": "0s"}])
-            );
+            let wanted = json!([{"token": bootstrap, "ttl": "0s"}]);
+            assert_eq!(config[0]["bootstrapTokens"], wanted);
             assert_eq!(
                 config[0]["localAPIEndpoint"]["advertiseAddress"],
                 "10.0.0.3"
             );
             assert_eq!(config[1]["kubernetesVersion"], "v1.36.2");
             assert_eq!(config[1]["networking"]["podSubnet"], "10.244.0.0/16");
-            assert_eq!(
-                config[1]["apiServer"]["certSANs"],
-                json!(["203.0.113.9", "10.0.0.3"])
-            );
+            let wanted = json!(["203.0.113.9", "10.0.0.3"]);
+            assert_eq!(config[1]["apiServer"]["certSANs"], wanted);
             let flannel = std::fs::read_to_string(root.join("root/kube-flannel.yml")).unwrap();
             let backend = if routes { "alloc" } else { "vxlan" };
             assert_eq!(

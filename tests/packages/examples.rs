@@ -1,9 +1,6 @@
 //! Every example in `manifests/examples/`, applied as it stands: it asks for nothing that is not had.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, ccm, env};
+use crate::common::{self, Cluster, ccm, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

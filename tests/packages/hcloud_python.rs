@@ -1,8 +1,6 @@
 //! Hetzner's own Python client against the sandbox: what it believes of servers and networks, ccm may believe too.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-
 use sandbox::{Half, Sandbox};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

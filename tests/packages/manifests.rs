@@ -1,12 +1,11 @@
 //! What a cluster applies: the manifests, and that `ccm` needs no more and no less than they allow.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::built::rendered::{kustomized, one, read};
-use crate::common;
-
-use common::{Cluster, Daemon, Env, ccm, events, on, wait_until};
+use crate::common::{self, Cluster, Daemon, Env, ccm, events, on, wait_until};
+use ccm::settings::{Environment, TABLE};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
+use sandbox::exchange::Request;
 use sandbox::faults::Effect;
 use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
@@ -14,8 +13,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-
-use ccm::settings::{Environment, TABLE};
 
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 
@@ -103,7 +100,7 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     let env = deployed(&sandbox);
     // One node changes after it was read.
     let cluster = Arc::clone(sandbox.cluster());
-    let change = move |_: &sandbox::exchange::Request| {
+    let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
             node["metadata"]["labels"]["mine"] = json!("kept");
         });
@@ -131,10 +128,8 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     daemon.stop();
     // Another process sees the same trouble again.
     ccm(&env, &["run", "--once"]).with_code(1);
-    assert_eq!(
-        events(&sandbox, "stray"),
-        [("ServerNotFound".to_owned(), 2)]
-    );
+    let expected = [("ServerNotFound".to_owned(), 2)];
+    assert_eq!(events(&sandbox, "stray"), expected);
 
     // And a server is deleted.
     sandbox.delete_server("worker-2");
@@ -164,10 +159,8 @@ fn rules_name_what_they_allow_and_bindings_bind_them() {
         let role = object(kind);
         assert_eq!(binding["roleRef"]["kind"], kind);
         assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
-        assert_eq!(
-            binding["metadata"]["namespace"],
-            role["metadata"]["namespace"]
-        );
+        let expected = &role["metadata"]["namespace"];
+        assert_eq!(binding["metadata"]["namespace"], *expected);
         let account = object("ServiceAccount");
         let subject = json!([{
             "kind": "ServiceAccount",
@@ -205,10 +198,8 @@ fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
     assert_eq!(context["fsGroup"], context["runAsUser"]);
     let secret = json!({"secretName": "hcloud", "defaultMode": 0o440});
     let mount = json!({"name": "hcloud", "mountPath": "/etc/hcloud", "readOnly": true});
-    assert_eq!(
-        pod["volumes"],
-        json!([{"name": "hcloud", "secret": secret}])
-    );
+    let wanted = json!([{"name": "hcloud", "secret": secret}]);
+    assert_eq!(pod["volumes"], wanted);
     assert_eq!(pod["containers"][0]["volumeMounts"], json!([mount]));
     // Whatever the label's value is.
     let control_planes = json!([{"matchExpressions": [
@@ -219,14 +210,10 @@ fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
         affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"],
         control_planes
     );
-    assert_eq!(
-        pod["serviceAccountName"],
-        object("ServiceAccount")["metadata"]["name"]
-    );
-    assert_eq!(
-        deployment["spec"]["selector"]["matchLabels"],
-        deployment["spec"]["template"]["metadata"]["labels"]
-    );
+    let wanted = &object("ServiceAccount")["metadata"]["name"];
+    assert_eq!(pod["serviceAccountName"], *wanted);
+    let wanted = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], *wanted);
     let tolerated: Vec<&str> = pod["tolerations"]
         .as_array()
         .unwrap()

@@ -4,11 +4,8 @@
 //! Most other tests run there too, each in a corner of its own behind the sandbox's front. Here nothing is in between:
 //! TLS, login, discovery of what is allowed, and lists are the server's. Nodes that are not the test's stay untouched:
 //! commands name the node they work on, and the daemon is started only where there are no others.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, Env, ccm, is_initialised, wait_until, with};
+use crate::common::{self, Cluster, Daemon, Env, ccm, is_initialised, wait_until, with};
 use sandbox::kubernetes::RealServer;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
@@ -266,10 +263,8 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     ccm(env, &["node", "sync", &name]).with_code(0);
     let node = deployed.node(&name).unwrap();
     assert!(is_initialised(&node));
-    assert_eq!(
-        node["spec"]["providerID"],
-        format!("ccm-from-scratch://{id}")
-    );
+    let expected = format!("ccm-from-scratch://{id}");
+    assert_eq!(node["spec"]["providerID"], expected);
     assert_eq!(
         node["metadata"]["labels"]["topology.kubernetes.io/zone"],
         "fsn1"

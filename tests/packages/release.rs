@@ -1,5 +1,4 @@
 //! `make release` says what it needs before it builds anything. `make test-release` makes two whole releases.
-#![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! The house: who may use whom. Reads the `crate::` paths of every file.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! The lifecycle controller's plan: a table, and what holds for any node and any facts.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::{memory, objects, random};
-
 use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};
 use ccm::controllers::{NodeChange, Plan};
 use ccm::kube::Node;

@@ -1,9 +1,7 @@
 //! The node controller's plan: tables of matching and labels, and what holds in any world.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::objects::{merge, node, private, server};
 use crate::common::{memory, random};
-
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::{NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::{Labels, Node};
@@ -426,11 +424,8 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
             })
             .collect();
         let expected = expected.map(|value| (stable.to_owned(), Some(value.to_owned())));
-        assert_eq!(
-            set,
-            Vec::from_iter(expected),
-            "{have_beta:?} {have_stable:?}"
-        );
+        let wanted = Vec::from_iter(expected);
+        assert_eq!(set, wanted, "{have_beta:?} {have_stable:?}");
     }
 }
 

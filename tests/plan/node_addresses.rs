@@ -1,10 +1,8 @@
 //! The whole table of addresses, from the real provider: address family × Network × what the
 //! server has × the kubelet's --node-ip × the external-ipv6 annotation.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
 use crate::common::objects::{self, private, settings};
-
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::{NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
@@ -398,11 +396,8 @@ fn of_each_type_the_primary_family_of_the_cluster_comes_first() {
         let spec = json!({ "providerID": "ccm-from-scratch://42", "podCIDRs": pods });
         node.spec = serde_json::from_value(spec).unwrap();
         let plan = plan_one(&node, &server, &hetzner);
-        assert_eq!(
-            outcome(&plan),
-            format!("H:w {}", expected.join(" ")),
-            "{pods}"
-        );
+        let wanted = format!("H:w {}", expected.join(" "));
+        assert_eq!(outcome(&plan), wanted, "{pods}");
         stays(&node, &plan, &server, &hetzner);
     }
 }

@@ -1,5 +1,4 @@
 //! Labels that nodes have from their servers: whose a label is, what is never touched, and any history of both sides.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::memory::Memory;
 use crate::common::objects::{node, server};

@@ -1,12 +1,9 @@
 //! A write is over when its time is over, however slowly the other side takes and gives.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
+use crate::common::library::http_settings;
+use crate::common::{contains, wait_until};
 use ccm::http::{self, Authorities, Kind, Method, Roots, Secret, SecretSource, Tls};
 use ccm::provider::{Gate, Refused};
-use common::library::http_settings;
-use common::{contains, wait_until};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};

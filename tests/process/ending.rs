@@ -1,15 +1,12 @@
 //! Ends that nobody hopes for: a second signal while the first is followed, and a bug in a controller.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
+use crate::common::{self, Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until};
 use ccm::cache::{self, Apis};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
 use ccm::daemon::{self, Health, HealthSettings, Stop};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Instances, OpenGate, Provider, ProviderId};
-use common::{Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::process::Command;

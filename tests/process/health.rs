@@ -1,9 +1,6 @@
 //! The health server over raw sockets: what probes are told, and that no client can harm it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, all_initialised, env, on, quiet, wait_until, with};
+use crate::common::{self, Cluster, Daemon, all_initialised, at_scale, on, quiet, wait_until};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -16,9 +13,8 @@ const LISTENING: &str = "health: listening on ";
 const CONTROLLER: &str = "cloud-node-controller";
 
 /// A daemon whose waits last that share of their time, and where it answers probes.
-fn start(sandbox: &Sandbox, scale: &str, flags: &[&str]) -> (Daemon, SocketAddr) {
-    let env = with(env(sandbox), &[("CCM_TEST_TIME_SCALE", scale)]);
-    let daemon = Daemon::start(&env, flags);
+fn start(sandbox: &Sandbox, scale: f64, flags: &[&str]) -> (Daemon, SocketAddr) {
+    let daemon = Daemon::start(&at_scale(sandbox, scale), flags);
     let address = address(&daemon);
     (daemon, address)
 }
@@ -62,7 +58,7 @@ fn ok() -> (u16, String) {
 #[test]
 fn probes_of_a_daemon_at_work() {
     let sandbox = quiet(1);
-    let (_daemon, address) = start(&sandbox, "1", &[]);
+    let (_daemon, address) = start(&sandbox, 1.0, &[]);
     assert_eq!(get(address, "/livez"), ok());
     assert_eq!(get(address, "/healthz"), ok());
     wait_until("readiness", || get(address, "/readyz") == ok());
@@ -75,7 +71,7 @@ fn probes_of_a_daemon_at_work() {
 #[test]
 fn get_and_head_and_nothing_else() {
     let sandbox = quiet(0);
-    let (_daemon, address) = start(&sandbox, "1", &[]);
+    let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let head = exchange(address, b"HEAD /livez HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("\r\nContent-Length: 3\r\n") && head.ends_with("\r\n\r\n"));
@@ -90,7 +86,7 @@ fn get_and_head_and_nothing_else() {
 #[test]
 fn garbage_is_refused_and_does_no_harm() {
     let sandbox = quiet(0);
-    let (_daemon, address) = start(&sandbox, "1", &[]);
+    let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let endless = [b"GET /livez HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 10_000]].concat();
     let cases: [(&str, &[u8], &str); 5] = [
         ("TLS", b"\x16\x03\x01\x02\x00\x01\x00", "HTTP/1.1 400 "),
@@ -116,7 +112,7 @@ fn garbage_is_refused_and_does_no_harm() {
 #[test]
 fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
     let sandbox = quiet(0);
-    let (_daemon, address) = start(&sandbox, "1", &[]);
+    let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let mut pieces = connect(address);
     for piece in ["GET /liv", "ez HTTP/1.1\r", "\nHost: x\r\n\r", "\n"] {
         pieces.write_all(piece.as_bytes()).unwrap();
@@ -143,7 +139,7 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
 #[test]
 fn a_flood_locks_no_probe_out_and_costs_little() {
     let sandbox = quiet(1);
-    let (daemon, address) = start(&sandbox, "1", &[]);
+    let (daemon, address) = start(&sandbox, 1.0, &[]);
     sandbox.wait_for_nodes();
     let (before_kb, _) = daemon.memory_kb();
     // More connections than it keeps, all of them silent.
@@ -186,7 +182,7 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
 #[test]
 fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
     let sandbox = quiet(1);
-    let (_daemon, address) = start(&sandbox, "0.01", &["--controllers=cloud-node"]);
+    let (_daemon, address) = start(&sandbox, 0.01, &["--controllers=cloud-node"]);
     sandbox.wait_for_nodes();
     wait_until("life", || get(address, "/livez") == ok());
     let held = Effect::Slow(common::LIMIT * 2);
@@ -214,7 +210,7 @@ fn a_long_tick_is_no_death() {
     let slow = Effect::Slow(Duration::from_millis(200));
     sandbox.fault(Rule::new(slow).half(Half::Kubernetes).writes());
     let one_by_one = &["--concurrent-node-syncs=1"];
-    let (_daemon, address) = start(&sandbox, "0.05", one_by_one);
+    let (_daemon, address) = start(&sandbox, 0.05, one_by_one);
     let begun = Instant::now();
     wait_until("initialised nodes", || {
         assert_eq!(get(address, "/livez"), ok());
@@ -230,7 +226,7 @@ fn a_long_tick_is_no_death() {
 #[test]
 fn a_long_pause_between_ticks_is_no_death() {
     let sandbox = quiet(1);
-    let (_daemon, address) = start(&sandbox, "0.01", &["--node-sync-interval=1h"]);
+    let (_daemon, address) = start(&sandbox, 0.01, &["--node-sync-interval=1h"]);
     wait_until("the event, which is the tick's last", || {
         !common::events(&sandbox, "worker-1").is_empty()
     });
@@ -249,7 +245,7 @@ fn not_ready_until_both_apis_were_reached() {
     ] {
         let sandbox = quiet(1);
         sandbox.stop(half);
-        let (daemon, address) = start(&sandbox, "0.02", &[]);
+        let (daemon, address) = start(&sandbox, 0.02, &[]);
         daemon.logs("trying again");
         let (status, body) = get(address, "/readyz");
         assert_eq!(status, 503, "{half}");
@@ -273,7 +269,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
         let sandbox = quiet(1);
         let rule = Rule::new(effect).half(Half::Hetzner);
         sandbox.fault(rule);
-        let (daemon, address) = start(&sandbox, "0.02", &[]);
+        let (daemon, address) = start(&sandbox, 0.02, &[]);
         daemon.logs("WARN");
         let expected = (503, "the cloud API was not reached yet\n".to_owned());
         assert_eq!(get(address, "/readyz"), expected, "{name}");

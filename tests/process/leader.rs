@@ -1,17 +1,14 @@
 //! Leader election from outside: daemons beside each other, and beside other candidates.
 //!
 //! In these tests a lease of 15 s lasts 1.5 s, and everything about it accordingly.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::Cluster as _;
-
-use common::{
-    Daemon, Env, all_initialised, env, is_initialised, is_lease, quiet, wait_until, with,
+use crate::common::cluster::{Cluster, KUBE_SYSTEM, LEASE, held, lease_time};
+use crate::common::{
+    self, Daemon, Env, all_initialised, at_scale, is_initialised, is_lease, quiet, wait_until,
 };
 use sandbox::calls::Call;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
-use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,8 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "cloud-controller-manager";
-const NAMESPACE: Option<&str> = Some("kube-system");
 const LEASES: &str = "/apis/coordination.k8s.io/**";
 const IDENTITY: &str = "ccm-from-scratch/identity";
 const LEASE_DURATION: Duration = Duration::from_millis(1_500);
@@ -80,25 +75,7 @@ fn count(sandbox: &Sandbox, such: impl Fn(&Call) -> bool) -> usize {
     sandbox.calls().count(such)
 }
 
-/// A candidate that is none of ours: its record, as client-go writes it.
-fn create_record(cluster: &Cluster, holder: &str, renewed: &str) {
-    let spec = json!({
-        "holderIdentity": holder,
-        "leaseDurationSeconds": 15,
-        "acquireTime": renewed,
-        "renewTime": renewed,
-        "leaseTransitions": 7,
-    });
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": { "name": NAME, "labels": { "somebody": "else" } },
-        "spec": spec,
-    });
-    cluster.create("leases", NAMESPACE, lease);
-}
-
-/// It renews its record until it is dropped, by a clock of its own.
+/// A candidate that is none of ours: it renews its record until it is dropped, by a clock of its own.
 struct Holder {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -107,16 +84,15 @@ struct Holder {
 impl Holder {
     fn start(sandbox: &Sandbox, clock_offset: jiff::SignedDuration) -> Holder {
         let cluster = Arc::clone(sandbox.cluster());
-        let now = move || {
-            let time = jiff::Timestamp::now() + clock_offset;
-            time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
-        };
-        create_record(&cluster, "another-host_1", &now());
+        let now = move || lease_time(jiff::Timestamp::now() + clock_offset);
+        sandbox.create_lease(held("another-host_1", 15, &now(), 7));
+        let labels = json!({ "somebody": "else" });
+        sandbox.edit_lease(|lease| lease["metadata"]["labels"] = labels.clone());
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let renew = move || {
             while !over.load(Ordering::Relaxed) {
-                cluster.edit("leases", NAMESPACE, NAME, |lease| {
+                cluster.edit("leases", KUBE_SYSTEM, LEASE, |lease| {
                     lease["spec"]["renewTime"] = json!(now())
                 });
                 std::thread::sleep(Duration::from_millis(50));
@@ -287,7 +263,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
 #[test]
 fn a_renewal_that_is_late_makes_a_write_wait() {
     let sandbox = quiet(1);
-    let half_as_long = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.5")]);
+    let half_as_long = at_scale(&sandbox, 0.5);
     let flags = [
         "--leader-elect-renew-deadline=14s",
         "--node-sync-interval=200ms",
@@ -325,9 +301,9 @@ fn what_happens_to_the_lease_of_a_leader() {
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
     let changes = AtomicUsize::new(0);
-    let label = move |_: &sandbox::exchange::Request| {
+    let label = move |_: &Request| {
         let change = changes.fetch_add(1, Ordering::Relaxed).to_string();
-        cluster.edit("leases", NAMESPACE, NAME, |lease| {
+        cluster.edit("leases", KUBE_SYSTEM, LEASE, |lease| {
             lease["metadata"]["annotations"] = json!({ "note": "mine", "change": change })
         });
     };
@@ -342,10 +318,8 @@ fn what_happens_to_the_lease_of_a_leader() {
 
     sandbox.delete_lease();
     wait_until("a new Lease", || !spec_of_lease(&sandbox).is_null());
-    assert_eq!(
-        spec_of_lease(&sandbox)["holderIdentity"],
-        whole["spec"]["holderIdentity"]
-    );
+    let expected = &whole["spec"]["holderIdentity"];
+    assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], *expected);
     let log = daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 

@@ -1,10 +1,10 @@
 //! The log: one line for each change and each finding and none for a tick; keys that stay; and
 //! every call, without its secrets, where somebody asks for that.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, all_initialised, ccm, contains, env, quiet, wait_until, with};
+use crate::common::{
+    Cluster, Daemon, all_initialised, ccm, contains, env, quiet, wait_until, with,
+};
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
@@ -15,9 +15,8 @@ fn busy() -> Sandbox {
     let sandbox = quiet(1);
     sandbox.register("stray", None, "");
     let refused = Effect::hetzner_error(403, "forbidden", "not today");
-    let is_api = |request: &sandbox::exchange::Request| {
-        String::from_utf8_lossy(&request.body).contains("api.example.com")
-    };
+    let is_api =
+        |request: &Request| String::from_utf8_lossy(&request.body).contains("api.example.com");
     let rule = Rule::new(refused)
         .half(Half::Hetzner)
         .method("POST")

@@ -1,11 +1,9 @@
 //! The login of the Robot web service: three failed ones block the IP of the machine, so one is never repeated, not by
 //! the next process either.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{
-    Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, side_by_side, wait_until, with,
+use crate::common::{
+    self, Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, side_by_side, wait_until,
+    with,
 };
 use sandbox::robot::Logins;
 use sandbox::{Half, Sandbox};

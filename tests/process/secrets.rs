@@ -1,20 +1,15 @@
 //! Nothing secret is printed, however much is asked for and whatever fails; and nothing that an API says steers a
 //! terminal or looks like a line of ours.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-use crate::common::random;
-use crate::common::secrets;
-
+use crate::common::cluster::{service, with_spec};
+use crate::common::random::Random;
+use crate::common::secrets::Secrets;
+use crate::common::{self, Cluster, Daemon, Env, answer, ccm, contains, env, variable, with};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::cluster::{service, with_spec};
-use common::{Cluster, Daemon, Env, answer, ccm, contains, env, variable, with};
-use random::Random;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
-use secrets::Secrets;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;

@@ -1,9 +1,8 @@
 //! A start reaches both APIs, whichever controllers run: a wrong token is found out at once.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with};
+use crate::common::{
+    Cluster, Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with,
+};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};

@@ -1,9 +1,6 @@
 //! SIGTERM during anything: the daemon ends within ten seconds, writes nothing more, and gives the Lease away.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::{Cluster, Daemon, wait_until};
+use crate::common::{self, Cluster, Daemon, wait_until};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::time::{Duration, Instant};

@@ -1,10 +1,7 @@
 //! Load balancers when the cloud is slow or away: nothing is given up too early, nothing is forgotten.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::cluster::{Cluster, id};
-use common::{Daemon, Simulate, ccm, env, on, wait_at_most, wait_until, with};
+use crate::common::cluster::{Cluster, id};
+use crate::common::{self, Daemon, Simulate, at_scale, ccm, env, on, wait_at_most, wait_until};
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
 use sandbox::{Builder, Sandbox};
@@ -86,8 +83,7 @@ const SCALE: f64 = 0.3;
 #[test]
 fn a_service_waits_for_no_other_services_changes() {
     let sandbox = builder(150).scale(SCALE).start();
-    let scale = ("CCM_TEST_TIME_SCALE", &*SCALE.to_string());
-    let env = with(env(&sandbox), &[scale]);
+    let env = at_scale(&sandbox, SCALE);
     ccm(&env, &["node", "sync"]).with_code(0);
     let new = |name: &str, more: &[(&str, &str)]| {
         let all = [&[("location", "fsn1"), ("type", "lb31")], more].concat();

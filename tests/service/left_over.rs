@@ -1,17 +1,13 @@
 //! A new node that no server matches and that is not ready for ten minutes: told, never deleted.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-use crate::common::memory;
-
+use crate::common::cluster::Cluster;
+use crate::common::memory::Memory;
+use crate::common::{Daemon, Simulate, env, events, wait_until};
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
 use ccm::provider::Reason;
 use ccm::provider::clock;
-use common::cluster::Cluster;
-use common::{Daemon, Simulate, env, events, wait_until};
 use jiff::Timestamp;
-use memory::Memory;
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};

@@ -1,11 +1,8 @@
 //! A daemon has settings that a person's shell may not have: while one of them is not known, a command shows its plan and
 //! writes nothing.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::cluster::{Cluster, id, service};
-use common::{Env, Ran, ccm, on, with};
+use crate::common::cluster::{Cluster, id, service};
+use crate::common::{self, Env, Ran, ccm, on, with};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
@@ -246,10 +243,8 @@ fn with_its_own_settings_the_shell_does_what_they_say() {
     let none = world
         .sync(&["--dry-run", "--settings-from=none"])
         .with_code(0);
-    assert_eq!(
-        (none.stderr.as_str(), none.stdout.as_str()),
-        ("", "Plan: 0 to change, 3 unchanged, 0 blocked\n")
-    );
+    let expected = ("", "Plan: 0 to change, 3 unchanged, 0 blocked\n");
+    assert_eq!((none.stderr.as_str(), none.stdout.as_str()), expected);
 }
 
 #[test]
@@ -322,58 +317,27 @@ fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its
         world.faults().add(on("/apis/apps/v1/**", effect));
     }
     // The error: what is not known.
+    #[rustfmt::skip] // A case is a paragraph.
     let changes: [(&str, Change, Result<(), &str>); 6] = [
-        (
-            "several",
-            |world| {
-                let containers = json!([{ "name": "x", "image": "y" }]);
-                world.deploy_as("hcloud-cloud-controller-manager", containers);
-            },
-            Err("which settings are the daemon's, those of"),
-        ),
-        (
-            "forbidden",
-            |world| {
-                let why = "deployments.apps is forbidden";
-                fails(world, Effect::kubernetes_status(403, "Forbidden", why));
-            },
-            Err("the daemon's settings, because"),
-        ),
-        (
-            "late",
-            |world| {
-                fails(world, Effect::Slow(Duration::from_secs(5)));
-            },
-            Err("the daemon's settings, because"),
-        ),
-        (
-            "without these resources",
-            |world| {
-                fails(
-                    world,
-                    Effect::kubernetes_status(404, "NotFound", "the server could not find it"),
-                );
-            },
-            Ok(()),
-        ),
-        (
-            "a tenant's",
-            |world| {
-                let cluster = world.cluster();
-                let mut one = cluster.get("deployments", SYSTEM, DAEMON).unwrap();
-                cluster.delete("deployments", SYSTEM, DAEMON);
-                one["metadata"] = json!({ "name": DAEMON });
-                cluster.create("deployments", Some("default"), one);
-            },
-            Ok(()),
-        ),
-        (
-            "scaled to nothing",
-            |world| {
-                world.edit_daemon(|one| one["spec"]["replicas"] = json!(0));
-            },
-            Ok(()),
-        ),
+        ("several", |world| {
+            let containers = json!([{ "name": "x", "image": "y" }]);
+            world.deploy_as("hcloud-cloud-controller-manager", containers);
+        }, Err("which settings are the daemon's, those of")),
+        ("forbidden", |world| {
+            let why = "deployments.apps is forbidden";
+            fails(world, Effect::kubernetes_status(403, "Forbidden", why));
+        }, Err("the daemon's settings, because")),
+        ("late", |world| { fails(world, Effect::Slow(Duration::from_secs(5))); }, Err("the daemon's settings, because")),
+        ("without these resources",
+            |world| { fails(world, Effect::kubernetes_status(404, "NotFound", "the server could not find it")); }, Ok(())),
+        ("a tenant's", |world| {
+            let cluster = world.cluster();
+            let mut one = cluster.get("deployments", SYSTEM, DAEMON).unwrap();
+            cluster.delete("deployments", SYSTEM, DAEMON);
+            one["metadata"] = json!({ "name": DAEMON });
+            cluster.create("deployments", Some("default"), one);
+        }, Ok(())),
+        ("scaled to nothing", |world| { world.edit_daemon(|one| one["spec"]["replicas"] = json!(0)); }, Ok(())),
     ];
     for (name, change, expected) in changes {
         let world = world(OURS).with_one_daemon();
@@ -384,11 +348,8 @@ fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its
             Ok(()) => {
                 let ran = world.sync(&[]).with_code(0);
                 assert_eq!(ran.stderr, "", "{name}");
-                assert_eq!(
-                    world.balancer("web")["algorithm"]["type"],
-                    "round_robin",
-                    "{name}"
-                );
+                let wanted = "round_robin";
+                assert_eq!(world.balancer("web")["algorithm"]["type"], wanted, "{name}");
             }
         }
         assert!(begun.elapsed().as_secs() < 15, "{name}");

@@ -1,11 +1,8 @@
 //! What `ccm lb inspect` puts first when a certificate, a Primary IP, a place, a port's own annotation is in trouble: the
 //! first lines for each kind, as a file to read.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common;
-
-use common::cluster::{CLUSTER_UID, Cluster, SERVICE_UID, id, service};
-use common::{Env, ccm, env, snapshot};
+use crate::common::cluster::{CLUSTER_UID, Cluster, SERVICE_UID, id, service};
+use crate::common::{Env, ccm, env, snapshot};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -32,6 +32,21 @@ struct Mutant {
     new: &'static str,
 }
 
+/// Creates a row of a table of faults: its name, its file, the text that occurs once there, and that text with the fault.
+const fn fault(
+    name: &'static str,
+    file: &'static str,
+    old: &'static str,
+    new: &'static str,
+) -> Mutant {
+    Mutant {
+        name,
+        file,
+        old,
+        new,
+    }
+}
+
 /// Stories in which each must be found.
 const STORIES: u64 = 10_000;
 

@@ -1,13 +1,11 @@
 //! `ccm` as a program of its own, with its threads: in stories over sockets it is killed by SIGKILL at a write.
 
-use crate::common::{Daemon, Env, env, is_lease, with};
+use crate::common::{Daemon, Env, env, holds_within, is_lease, with};
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::random::Random;
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, OnceLock};
+use sandbox::faults::Rule;
 use std::time::Duration;
 
 /// One that has nothing left to write is killed all the same.
@@ -16,30 +14,17 @@ const DIES_AFTER: Duration = Duration::from_millis(700);
 /// Starts one, which is killed before or after its n-th write to either API happened.
 pub fn live(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
     let (nth, after) = (1 + random.below(8), random.percent(50));
-    let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
-    let kill = Arc::clone(&killer);
-    let (sender, killed) = channel();
-    let sender = Mutex::new(sender);
-    let hook = move |_: &Request| {
-        kill.wait()();
-        let _ = sender.lock().unwrap().send(());
-    };
-    let effect = match after {
-        true => Effect::after(hook),
-        false => Effect::before(hook),
-    };
     let is_about_objects =
         |request: &Request| !is_lease(&request.path) && !request.path.contains("/events");
-    let rule = Rule::new(effect).writes().when(is_about_objects).nth(nth);
-    let rule = sandbox.faults().add(rule);
+    let calls = |rule: Rule| rule.writes().when(is_about_objects).nth(nth);
     let mut flags = vec!["--leader-elect=false", "--load-balancer-resync-period=10s"];
     if sandbox.network().is_some() {
         flags.push("--cluster-cidr=10.244.0.0/16");
     }
-    let daemon = Daemon::start(&settings(sandbox, token), &flags);
-    let killer = killer.get_or_init(|| Box::new(daemon.killer()));
-    let is_killed = killed.recv_timeout(DIES_AFTER).is_ok();
-    killer();
+    let env = settings(sandbox, token);
+    let (daemon, rule) = Daemon::killed_at(sandbox, &env, &flags, !after, calls);
+    let is_killed = holds_within(DIES_AFTER, || daemon.status().is_some());
+    drop(daemon);
     sandbox.faults().remove(rule);
     format!("a program was killed at write {nth}: {is_killed}")
 }

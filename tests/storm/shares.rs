@@ -1,5 +1,7 @@
 //! What changes of Services of one namespace take of the project's calls, on the simulated clock.
 
+use crate::common::cluster::{Cluster, len};
+use crate::common::contains;
 use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
@@ -8,9 +10,8 @@ use crate::story::INTERVAL;
 use ccm::controllers::Selection;
 use ccm::provider::clock;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +51,7 @@ impl World {
         let sandbox = Arc::new(builder.in_memory().start());
         machine.connect(&sandbox);
         for name in [NOISY, CALM] {
-            let namespace =
-                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-            sandbox.cluster().create("namespaces", None, namespace);
+            sandbox.create_namespace(name);
         }
         let start = Start {
             resyncs: false,
@@ -66,33 +65,6 @@ impl World {
             sandbox,
             _simulated: simulated,
         }
-    }
-
-    fn create(&self, namespace: &str, name: &str, annotations: &[(&str, &str)], port: u16) {
-        let key = |name: &str| format!("load-balancer.hetzner.cloud/{name}");
-        let annotations = annotations.iter();
-        let annotations: serde_json::Map<String, Value> = annotations
-            .map(|(name, value)| (key(name), json!(value)))
-            .collect();
-        let service = json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": { "name": name, "namespace": namespace, "annotations": annotations },
-            "spec": { "type": "LoadBalancer", "selector": { "app": name }, "ports": [{ "port": port }] },
-        });
-        let cluster = self.sandbox.cluster();
-        cluster.create("services", Some(namespace), service);
-    }
-
-    fn annotate(&self, namespace: &str, name: &str, annotation: &str, value: &str) {
-        let key = format!("load-balancer.hetzner.cloud/{annotation}");
-        let edited = self
-            .sandbox
-            .cluster()
-            .edit("services", Some(namespace), name, |one| {
-                one["metadata"]["annotations"][&key] = json!(value);
-            });
-        assert!(edited, "{namespace}/{name}");
     }
 
     /// One look of all controllers, and the time until the next.
@@ -123,19 +95,13 @@ impl World {
         self.sandbox.cluster().list("services", Some(namespace))
     }
 
-    fn balancer_of(&self, namespace: &str, name: &str) -> Option<Value> {
-        let service = self
-            .sandbox
-            .cluster()
-            .get("services", Some(namespace), name)?;
-        let uid = &service["metadata"]["uid"];
-        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
-        all.into_iter()
-            .find(|one| one["labels"]["hcloud-ccm/service-uid"] == *uid)
+    /// The load balancer of a Service that exists.
+    fn balancer_of(&self, name: &str) -> Option<Value> {
+        self.sandbox.of_uid(&self.sandbox.uid(name))
     }
 
-    fn interval_of(&self, namespace: &str, name: &str) -> Option<u64> {
-        let balancer = self.balancer_of(namespace, name)?;
+    fn interval_of(&self, name: &str) -> Option<u64> {
+        let balancer = self.balancer_of(name)?;
         balancer["services"][0]["health_check"]["interval"].as_u64()
     }
 
@@ -144,9 +110,15 @@ impl World {
         self.services(namespace).iter().all(has)
     }
 
-    fn targets(&self, namespace: &str, name: &str) -> usize {
-        let balancer = self.balancer_of(namespace, name);
-        balancer.map_or(0, |one| one["targets"].as_array().map_or(0, Vec::len))
+    fn targets(&self, name: &str) -> usize {
+        let balancer = self.balancer_of(name);
+        balancer.map_or(0, |one| len(&one["targets"]))
+    }
+
+    /// Sets the interval of a Service's health checks.
+    fn set_interval(&self, name: &str, interval: &str) {
+        let annotation = "health-check-interval";
+        self.sandbox.annotate(name, annotation, Some(interval));
     }
 
     /// Calls to the cloud since then.
@@ -164,17 +136,21 @@ impl World {
     }
 }
 
-fn name(n: usize) -> String {
-    format!("web-{n}")
+/// A Service of the noisy namespace.
+fn noisy(n: usize) -> String {
+    format!("{NOISY}/web-{n}")
 }
+
+/// The Service of the other namespace.
+const WEB: &str = "calm/web";
 
 /// Thirty Services of one namespace and one of another, all as they should be.
 fn noisy_and_calm() -> World {
     let mut world = World::new();
     for n in 0..30 {
-        world.create(NOISY, &name(n), &[], 80);
+        world.sandbox.create(&noisy(n), &[], &[80]);
     }
-    world.create(CALM, "web", &[], 80);
+    world.sandbox.create(WEB, &[], &[80]);
     let minutes = Duration::from_secs(300);
     world.until(minutes, "addresses", |world| {
         world.have_addresses(NOISY) && world.have_addresses(CALM)
@@ -190,7 +166,7 @@ fn change_all_the_time(world: &mut World, time: Duration, mut meanwhile: impl Fn
         world.turn += 1;
         let interval = ["20s", "25s"][world.turn % 2];
         for n in 0..30 {
-            world.annotate(NOISY, &name(n), "health-check-interval", interval);
+            world.set_interval(&noisy(n), interval);
         }
         meanwhile(world);
         world.tick();
@@ -200,7 +176,7 @@ fn change_all_the_time(world: &mut World, time: Duration, mut meanwhile: impl Fn
 #[test]
 fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     let mut world = noisy_and_calm();
-    let mark = world.sandbox.calls().mark();
+    let mark = world.sandbox.mark();
     let mut turn = 0;
     let mut late = 0;
     change_all_the_time(&mut world, HALF_AN_HOUR, |world| {
@@ -208,24 +184,14 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
         turn += 1;
         let interval = 30 + turn / 24 % 2;
         match turn % 24 {
-            0 => world.annotate(
-                CALM,
-                "web",
-                "health-check-interval",
-                &format!("{interval}s"),
-            ),
-            3 if turn > 24 => {
-                late += usize::from(world.interval_of(CALM, "web") != Some(interval));
-            }
+            0 => world.set_interval(WEB, &format!("{interval}s")),
+            3 if turn > 24 => late += usize::from(world.interval_of(WEB) != Some(interval)),
             _ => {}
         }
     });
     let calls = world.calls(mark);
     let at_most = SHARE + SHARE / 2 + OTHERS + 15 * 4;
-    assert!(
-        calls <= at_most,
-        "{calls} calls in half an hour, not {at_most}"
-    );
+    assert!(calls <= at_most, "{calls} calls, not {at_most}");
     assert!(calls >= SHARE, "{calls}: the share is to be had");
     assert_eq!(late, 0, "changes of another namespace were late");
     // Each says so, and not at every look.
@@ -253,57 +219,39 @@ fn used_up() -> World {
 #[test]
 fn what_waits_is_served_as_before_and_comes_by_itself() {
     let mut world = used_up();
-    let all_have =
-        |world: &World, targets: usize| (0..30).all(|n| world.targets(NOISY, &name(n)) == targets);
-    assert!(all_have(&world, 2));
+    assert!((0..30).all(|n| world.targets(&noisy(n)) == 2));
     for n in 0..30 {
-        world.annotate(NOISY, &name(n), "health-check-interval", "40s");
+        world.set_interval(&noisy(n), "40s");
     }
     world.tick();
-    let has_change = |world: &World, n| world.interval_of(NOISY, &name(n)) == Some(40);
+    let has_change = |world: &World, n| world.interval_of(&noisy(n)) == Some(40);
     let waiting: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
     assert!(waiting.len() > 20, "{waiting:?}");
     // A node, a deletion, and a Service of another namespace do not wait; a new Service does.
-    world.sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    let deleted = name(*waiting.last().unwrap());
-    world
-        .sandbox
-        .cluster()
-        .delete("services", Some(NOISY), &deleted);
-    world.create(NOISY, "new", &[], 80);
-    world.create(CALM, "other", &[], 80);
+    world.sandbox.join_node("late");
+    let deleted = noisy(*waiting.last().unwrap());
+    world.sandbox.delete(&deleted);
+    world.sandbox.create("noisy/new", &[], &[80]);
+    world.sandbox.create("calm/other", &[], &[80]);
     let minute = Duration::from_secs(60);
     world.until(minute, "targets, a deletion and a Service", |world| {
-        let mut there = (0..30).filter(|n| name(*n) != deleted);
-        there.all(|n| world.targets(NOISY, &name(n)) == 3)
-            && world
-                .sandbox
-                .cluster()
-                .get("services", Some(NOISY), &deleted)
-                .is_none()
-            && world.targets(CALM, "other") == 3
+        let mut there = (0..30).filter(|n| noisy(*n) != deleted);
+        there.all(|n| world.targets(&noisy(n)) == 3)
+            && world.sandbox.service(&deleted).is_none()
+            && world.targets("calm/other") == 3
     });
-    let still: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
+    let there = (0..30).filter(|n| noisy(*n) != deleted);
+    let still: Vec<usize> = there.filter(|n| !has_change(&world, *n)).collect();
     assert!(still.len() > 5, "{still:?}");
-    assert!(world.balancer_of(NOISY, "new").is_none(), "it waits");
-    let told = world.events(NOISY, REASON);
-    let told: Vec<&Value> = told
-        .iter()
-        .filter(|one| one["involvedObject"]["name"] == "new")
-        .collect();
+    assert!(world.balancer_of("noisy/new").is_none(), "it waits");
+    let told = world.sandbox.told("new", REASON);
     assert_eq!(told.len(), 1, "{told:?}");
-    let message = told[0]["message"].as_str().unwrap();
-    assert!(
-        message.contains("namespace noisy") && message.contains("900 an hour"),
-        "{message}"
-    );
+    contains(&told[0], "namespace noisy");
+    contains(&told[0], "900 an hour");
     // Five calls come back in 20 s.
     let took = world.until(minute * 15, "what waited", |world| {
-        let mut there = (0..30).filter(|n| name(*n) != deleted);
-        there.all(|n| has_change(world, n)) && world.balancer_of(NOISY, "new").is_some()
+        let mut there = (0..30).filter(|n| noisy(*n) != deleted);
+        there.all(|n| has_change(world, n)) && world.balancer_of("noisy/new").is_some()
     });
     assert!(took > minute, "{took:?}");
 }
@@ -311,11 +259,11 @@ fn what_waits_is_served_as_before_and_comes_by_itself() {
 #[test]
 fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
     let mut world = World::new();
-    world.create(CALM, "web", &[], 80);
+    world.sandbox.create(WEB, &[], &[80]);
     world.ticks(Duration::from_secs(60));
-    let mark = world.sandbox.calls().mark();
+    let mark = world.sandbox.mark();
     for n in 0..100 {
-        world.create(NOISY, &name(n), &[], 80);
+        world.sandbox.create(&noisy(n), &[], &[80]);
     }
     let minutes = Duration::from_secs(300);
     world.until(minutes, "addresses", |world| world.have_addresses(NOISY));
@@ -329,19 +277,13 @@ fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
 fn refused_changes_count() {
     let mut world = noisy_and_calm();
     let refused = Effect::hetzner_error(422, "invalid_input", "invalid input in some field");
-    let refused = Rule::new(refused)
-        .half(Half::Hetzner)
-        .method("POST")
-        .path("/actions/update_service");
-    world.sandbox.faults().add(refused);
-    let mark = world.sandbox.calls().mark();
+    let refused = Rule::new(refused).half(Half::Hetzner).method("POST");
+    world.sandbox.fault(refused.path("/actions/update_service"));
+    let mark = world.sandbox.mark();
     change_all_the_time(&mut world, HALF_AN_HOUR / 2, |_| ());
     let calls = world.calls(mark);
     let at_most = SHARE + SHARE / 4 + OTHERS;
-    assert!(
-        calls <= at_most,
-        "{calls} calls in a quarter of an hour, not {at_most}"
-    );
+    assert!(calls <= at_most, "{calls} calls, not {at_most}");
     assert!(!world.events(NOISY, REASON).is_empty());
 }
 
@@ -351,47 +293,41 @@ fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
     let mut world = World::new();
     let share = [("share", "noisy/front"), ("share-namespaces", CALM)];
     for n in 0..4 {
-        world.create(NOISY, &name(n), &share, 80 + n as u16);
+        world.sandbox.create(&noisy(n), &share, &[80 + n as u16]);
     }
-    world.create(CALM, "web", &share[..1], 443);
-    world.create(CALM, "alone", &[], 80);
+    world.sandbox.create(WEB, &share[..1], &[443]);
+    world.sandbox.create("calm/alone", &[], &[80]);
     let minutes = Duration::from_secs(300);
     world.until(minutes, "addresses", |world| {
         world.have_addresses(NOISY) && world.have_addresses(CALM)
     });
     world.ticks(minutes);
-    let mark = world.sandbox.calls().mark();
+    let mark = world.sandbox.mark();
     let end = world.machine.passed() + HALF_AN_HOUR;
     for turn in 0.. {
         if world.machine.passed() >= end {
             break;
         }
         let algorithm = ["least_connections", "round_robin"][turn % 2];
-        world.annotate(NOISY, &name(0), "algorithm-type", algorithm);
+        let (first, annotation) = (noisy(0), "algorithm-type");
+        world.sandbox.annotate(&first, annotation, Some(algorithm));
         for n in 1..4 {
-            let interval = ["20s", "25s"][turn % 2];
-            world.annotate(NOISY, &name(n), "health-check-interval", interval);
+            world.set_interval(&noisy(n), ["20s", "25s"][turn % 2]);
         }
         world.tick();
     }
     let calls = world.calls(mark);
     let at_most = SHARE + SHARE / 2 + OTHERS;
-    assert!(
-        calls <= at_most,
-        "{calls} calls in half an hour, not {at_most}"
-    );
+    assert!(calls <= at_most, "{calls} calls, not {at_most}");
     assert!(!world.events(NOISY, REASON).is_empty());
     assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
     // The other namespace changes what is its own on that load balancer.
-    world.annotate(CALM, "web", "health-check-interval", "50s");
+    world.set_interval(WEB, "50s");
     let shared = |world: &World| {
-        let all = world
-            .sandbox
-            .cloud()
-            .load_balancers(world.sandbox.project());
+        let all = world.sandbox.balancers();
         let mut ports = all
             .iter()
-            .flat_map(|one| one["services"].as_array().unwrap().clone());
+            .flat_map(|one| one["services"].as_array().unwrap());
         ports.any(|port| port["health_check"]["interval"] == 50)
     };
     world.until(Duration::from_secs(60), "its port", shared);

@@ -159,15 +159,15 @@ impl NodeController {
         selection: &Selection,
     ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
         let nodes = self.nodes(apis, selection)?;
-        let begun = clock::now();
-        let is_due = |node: &Node| self.is_due(node, apis, begun);
-        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, begun);
+        let now = clock::now();
+        let is_due = |node: &Node| self.is_due(node, apis, now);
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
         let due: Vec<&Arc<Node>> = nodes.value.iter().filter(|node| is_due(node)).collect();
         if due.is_empty() && !is_refresh {
             let observed = Observed {
                 nodes,
                 servers: None,
-                begun,
+                begun: now,
             };
             return Ok((observed, Vec::new()));
         }
@@ -194,7 +194,7 @@ impl NodeController {
             apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
         // A node that came during this tick would need a list of its own: it is left to the next one.
-        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > begun);
+        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
         let is_wanted = |node: &&Arc<Node>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
@@ -202,14 +202,14 @@ impl NodeController {
         let mut observed = Observed {
             nodes,
             servers: Some(servers.clone()),
-            begun,
+            begun: now,
         };
         // These plans rest on what was read last, and say what the plans that are applied need.
         let index = observed.index(&*apis.provider);
         let plans = wanted
             .iter()
             .map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
-        let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), begun));
+        let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
         let unsatisfied = needs.filter(|needs| !servers.satisfy(needs));
         let unsatisfied = unsatisfied.reduce(ServerNeeds::and);
         drop(index);

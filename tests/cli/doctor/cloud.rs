@@ -8,49 +8,22 @@ use sandbox::faults::{Effect, Rule};
 
 #[test]
 fn tokens() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "no token",
-            |world| world.set("HCLOUD_TOKEN", ""),
-            "token: fail",
-            &["HCLOUD_TOKEN: not set"],
-            "Read & Write",
-        ),
-        (
-            "not a token",
-            |world| world.set("HCLOUD_TOKEN", "a b"),
-            "token: fail",
-            &["white space inside"],
-            "HCLOUD_TOKEN_FILE",
-        ),
-        (
-            "refused",
-            |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)),
-            "api: fail",
-            &["/servers", "unauthorized"],
-            "copy the token anew",
-        ),
-        (
-            "read-only",
-            |world| {
-                let token = world.sandbox.projects().read_only_token.clone();
-                world.set("HCLOUD_TOKEN", &token);
-            },
-            "permission: fail",
-            &["may only read"],
-            "Read & Write",
-        ),
-        (
-            "another project's",
-            |world| {
-                let token = world.sandbox.projects().foreign_token.clone();
-                world.set("HCLOUD_TOKEN", &token);
-                world.set("HCLOUD_NETWORK", "");
-            },
-            "project: fail",
-            &["of 2 nodes none has its server", "another project's token"],
-            "right --context",
-        ),
+        ("no token", |world| world.set("HCLOUD_TOKEN", ""), "token: fail", &["HCLOUD_TOKEN: not set"], "Read & Write"),
+        ("not a token", |world| world.set("HCLOUD_TOKEN", "a b"), "token: fail", &["white space inside"],
+            "HCLOUD_TOKEN_FILE"),
+        ("refused", |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)), "api: fail", &["/servers", "unauthorized"],
+            "copy the token anew"),
+        ("read-only", |world| {
+            let token = world.sandbox.projects().read_only_token.clone();
+            world.set("HCLOUD_TOKEN", &token);
+        }, "permission: fail", &["may only read"], "Read & Write"),
+        ("another project's", |world| {
+            let token = world.sandbox.projects().foreign_token.clone();
+            world.set("HCLOUD_TOKEN", &token);
+            world.set("HCLOUD_NETWORK", "");
+        }, "project: fail", &["of 2 nodes none has its server", "another project's token"], "right --context"),
     ]);
 }
 
@@ -93,51 +66,25 @@ fn a_token_of_another_length() {
 
 #[test]
 fn the_api() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "nobody there",
-            |world| world.sandbox.stop(Half::Hetzner),
-            "api: fail",
-            &["connection refused"],
-            "HCLOUD_ENDPOINT",
-        ),
-        (
-            "another page",
-            |world| {
-                let endpoint = world.sandbox.metadata_url();
-                world.set("HCLOUD_ENDPOINT", &endpoint);
-            },
-            "api: fail",
-            &["/servers"],
-            "HCLOUD_ENDPOINT",
-        ),
-        (
-            "budget nearly spent",
-            |world| {
-                // Set anew before each call: it is refilled fast here.
-                let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
-                let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
-                let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
-                world.fault(rule);
-            },
-            "rate-limit: warn",
-            &["of 3600 calls an hour are left: refreshes wait"],
-            "autoscaler",
-        ),
-        (
-            "clock off",
-            |world| world.sandbox.cloud().set_clock_ahead(40),
-            "clock: warn",
-            &["s behind the API's"],
-            "timedatectl",
-        ),
-        (
-            "clock far off",
-            |world| world.sandbox.cloud().set_clock_ahead(-3600),
-            "clock: fail",
-            &["36", "s ahead of the API's"],
-            "timedatectl",
-        ),
+        ("nobody there", |world| world.sandbox.stop(Half::Hetzner), "api: fail", &["connection refused"],
+            "HCLOUD_ENDPOINT"),
+        ("another page", |world| {
+            let endpoint = world.sandbox.metadata_url();
+            world.set("HCLOUD_ENDPOINT", &endpoint);
+        }, "api: fail", &["/servers"], "HCLOUD_ENDPOINT"),
+        ("budget nearly spent", |world| {
+            // Set anew before each call: it is refilled fast here.
+            let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+            let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
+            let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
+            world.fault(rule);
+        }, "rate-limit: warn", &["of 3600 calls an hour are left: refreshes wait"], "autoscaler"),
+        ("clock off", |world| world.sandbox.cloud().set_clock_ahead(40), "clock: warn", &["s behind the API's"],
+            "timedatectl"),
+        ("clock far off", |world| world.sandbox.cloud().set_clock_ahead(-3600), "clock: fail",
+            &["36", "s ahead of the API's"], "timedatectl"),
     ]);
 }
 
@@ -181,44 +128,19 @@ fn the_network() {
         let alone = world.create_server("alone");
         world.sandbox.cloud().set_metadata_server(Some(alone));
     }
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "no such Network",
-            |world| world.set("HCLOUD_NETWORK", "4711"),
-            "network: fail",
-            &["there is no Network 4711; this project has sandbox"],
-            "ID or the name",
-        ),
-        (
-            "a shell on a machine outside",
-            detach,
-            "attached: warn",
-            &["not attached to sandbox", "but to none"],
-            "attach it",
-        ),
-        (
-            "a pod on a machine outside",
-            |world| {
-                detach(world);
-                world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
-            },
-            "attached: fail",
-            &["ccm run would end here"],
-            "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK",
-        ),
-        (
-            "no cloud server",
-            |world| world.sandbox.cloud().set_metadata_server(None),
-            "attached: skipped",
-            &["outside of Hetzner Cloud"],
-            "",
-        ),
-        (
-            "nobody asks",
-            |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"),
-            "attached: skipped",
-            &["turns this check off"],
-            "",
-        ),
+        ("no such Network", |world| world.set("HCLOUD_NETWORK", "4711"), "network: fail",
+            &["there is no Network 4711; this project has sandbox"], "ID or the name"),
+        ("a shell on a machine outside", detach, "attached: warn", &["not attached to sandbox", "but to none"],
+            "attach it"),
+        ("a pod on a machine outside", |world| {
+            detach(world);
+            world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+        }, "attached: fail", &["ccm run would end here"], "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"),
+        ("no cloud server", |world| world.sandbox.cloud().set_metadata_server(None), "attached: skipped",
+            &["outside of Hetzner Cloud"], ""),
+        ("nobody asks", |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"), "attached: skipped",
+            &["turns this check off"], ""),
     ]);
 }

@@ -1,7 +1,6 @@
 //! Broken on the cluster's side: how it is reached, rights, the Lease, who else is at work.
 
-use crate::common::Cluster;
-use crate::common::answer;
+use crate::common::{Cluster, answer};
 use crate::doctor::world::{KUBE_SYSTEM, World, each, rules};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -12,221 +11,111 @@ const HCCM: &str = "docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.30
 
 #[test]
 fn reaching_it() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "no kubeconfig",
-            |world| world.set("KUBECONFIG", "/nonexistent/config"),
-            "cluster: fail",
-            &["/nonexistent/config", "does not exist"],
-            "--context",
-        ),
-        (
-            "a broken one",
-            |world| {
-                let path = world.sandbox.folder().join("broken");
-                std::fs::write(&path, "clusters: 7").unwrap();
-                world.set("KUBECONFIG", &path.display().to_string());
-            },
-            "cluster: fail",
-            &["broken"],
-            "kubectl version",
-        ),
-        (
-            "nobody there",
-            |world| world.sandbox.stop(Half::Kubernetes),
-            "cluster: fail",
-            &["/version", "connection refused", "context"],
-            "kubectl version",
-        ),
-        (
-            "not known there",
-            |world| {
-                let token = world.sandbox.account("person").unwrap().token;
-                world.sandbox.cluster().remove_token(&token);
-            },
-            "cluster: fail",
-            &["401 Unauthorized"],
-            "KUBECONFIG",
-        ),
-        (
-            "another program there",
-            |world| {
-                let effect = answer(200, &json!({ "status": "ok" }));
-                world.fault(Rule::new(effect).path("/version"));
-            },
-            "cluster: fail",
-            &["/version: the answer is not what the API answers: missing field `gitVersion`"],
-            "kubectl version",
-        ),
-        (
-            "too old",
-            |world| {
-                let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });
-                let effect = answer(200, &version);
-                world.fault(Rule::new(effect).path("/version"));
-            },
-            "version: fail",
-            &["v1.29.4", "1.30"],
-            "upgrade",
-        ),
+        ("no kubeconfig", |world| world.set("KUBECONFIG", "/nonexistent/config"), "cluster: fail",
+            &["/nonexistent/config", "does not exist"], "--context"),
+        ("a broken one", |world| {
+            let path = world.sandbox.folder().join("broken");
+            std::fs::write(&path, "clusters: 7").unwrap();
+            world.set("KUBECONFIG", &path.display().to_string());
+        }, "cluster: fail", &["broken"], "kubectl version"),
+        ("nobody there", |world| world.sandbox.stop(Half::Kubernetes), "cluster: fail",
+            &["/version", "connection refused", "context"], "kubectl version"),
+        ("not known there", |world| {
+            let token = world.sandbox.account("person").unwrap().token;
+            world.sandbox.cluster().remove_token(&token);
+        }, "cluster: fail", &["401 Unauthorized"], "KUBECONFIG"),
+        ("another program there", |world| {
+            let effect = answer(200, &json!({ "status": "ok" }));
+            world.fault(Rule::new(effect).path("/version"));
+        }, "cluster: fail", &["/version: the answer is not what the API answers: missing field `gitVersion`"],
+            "kubectl version"),
+        ("too old", |world| {
+            let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });
+            let effect = answer(200, &version);
+            world.fault(Rule::new(effect).path("/version"));
+        }, "version: fail", &["v1.29.4", "1.30"], "upgrade"),
     ]);
 }
 
 /// Each verb that is taken away is named.
 #[test]
 fn rights() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "no patch of Services",
-            |world| {
-                let mut role = rules("role.yaml");
-                role.retain(|rule| rule.resources != ["services/status"]);
-                world.role(role);
-            },
-            "rights: fail",
-            &["may not: patch services/status"],
-            "manifests/base/role.yaml",
-        ),
-        (
-            "no leases",
-            |world| world.user("outside", rules("role.yaml"), Vec::new()),
-            "rights: fail",
-            &["create leases, get leases, update leases"],
-            "manifests/base/lease.yaml",
-        ),
-        (
-            "another Lease than the role names",
-            |world| {
-                let mut lease = rules("lease.yaml");
-                lease[1].resource_names = vec!["another".into()];
-                world.user("else", rules("role.yaml"), lease);
-            },
-            "rights: fail",
-            &["may not: get leases, update leases"],
-            "manifests/base/lease.yaml",
-        ),
-        (
-            "no list of nodes",
-            |world| {
-                let mut role = rules("role.yaml");
-                role[0].verbs.retain(|verb| verb != "list");
-                world.role(role);
-            },
-            "rights: fail",
-            &["may not: list nodes"],
-            "run doctor as that one",
-        ),
-        (
-            "nobody may ask",
-            |world| {
-                let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
-                let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-                world.fault(Rule::new(refused).path(path));
-            },
-            "rights: fail",
-            &["not for you"],
-            "system:basic-user",
-        ),
-        (
-            "hcloud-cloud-controller-manager's role",
-            |world| {
-                world.user("hccm", sandbox::world::official_rules(), Vec::new());
-            },
-            "rights: warn",
-            &["may not: get events"],
-            "leave it",
-        ),
+        ("no patch of Services", |world| {
+            let mut role = rules("role.yaml");
+            role.retain(|rule| rule.resources != ["services/status"]);
+            world.role(role);
+        }, "rights: fail", &["may not: patch services/status"], "manifests/base/role.yaml"),
+        ("no leases", |world| world.user("outside", rules("role.yaml"), Vec::new()), "rights: fail",
+            &["create leases, get leases, update leases"], "manifests/base/lease.yaml"),
+        ("another Lease than the role names", |world| {
+            let mut lease = rules("lease.yaml");
+            lease[1].resource_names = vec!["another".into()];
+            world.user("else", rules("role.yaml"), lease);
+        }, "rights: fail", &["may not: get leases, update leases"], "manifests/base/lease.yaml"),
+        ("no list of nodes", |world| {
+            let mut role = rules("role.yaml");
+            role[0].verbs.retain(|verb| verb != "list");
+            world.role(role);
+        }, "rights: fail", &["may not: list nodes"], "run doctor as that one"),
+        ("nobody may ask", |world| {
+            let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
+            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+            world.fault(Rule::new(refused).path(path));
+        }, "rights: fail", &["not for you"], "system:basic-user"),
+        ("hcloud-cloud-controller-manager's role",
+            |world| { world.user("hccm", sandbox::world::official_rules(), Vec::new()); }, "rights: warn",
+            &["may not: get events"], "leave it"),
     ]);
 }
 
 #[test]
 fn the_lease() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "no Lease",
-            |world| {
-                world.delete_lease();
-            },
-            "lease: warn",
-            &["kube-system/cloud-controller-manager: no leader"],
-            "start the daemon, or see why it does not run: kubectl -n kube-system get pods",
-        ),
-        (
-            "handed back",
-            |world| world.leads("", 5),
-            "lease: warn",
-            &["no leader"],
-            "start the daemon",
-        ),
-        (
-            "not renewed",
-            |world| world.leads("worker-1_4711", 4000),
-            "lease: warn",
-            &["worker-1_4711 held it", "has not renewed it for 400"],
-            "start the daemon",
-        ),
-        (
-            "held by another",
-            |world| {
-                world
-                    .sandbox
-                    .cluster()
-                    .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
-                world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
-            },
-            "other-ccm: warn",
-            &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"],
-            "stop the other one",
-        ),
+        ("no Lease", |world| { world.delete_lease(); }, "lease: warn", &["kube-system/cloud-controller-manager: no leader"],
+            "start the daemon, or see why it does not run: kubectl -n kube-system get pods"),
+        ("handed back", |world| world.leads("", 5), "lease: warn", &["no leader"], "start the daemon"),
+        ("not renewed", |world| world.leads("worker-1_4711", 4000), "lease: warn",
+            &["worker-1_4711 held it", "has not renewed it for 400"], "start the daemon"),
+        ("held by another", |world| {
+            world
+                .sandbox
+                .cluster()
+                .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
+            world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
+        }, "other-ccm: warn", &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"], "stop the other one"),
     ]);
 }
 
 #[test]
 fn others_beside_us_and_probes() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "hcloud-cloud-controller-manager beside",
-            |world| {
-                world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM }));
-            },
-            "other-ccm: fail",
-            &[
-                "deployment/hcloud-cloud-controller-manager",
-                HCCM,
-                "in kube-system",
-            ],
-            "--replicas=0",
-        ),
-        (
-            "its Deployment with our image, and its probe",
-            |world| {
-                world.deployment("hcloud-cloud-controller-manager", json!({
-                "image": "registry.example.com/ccm-from-scratch:0.1.0",
-                "livenessProbe": { "httpGet": { "path": "/healthz", "port": 10258, "scheme": "HTTPS" } },
-            }));
-            },
-            "probes: fail",
-            &["deployment/hcloud-cloud-controller-manager", "10258"],
-            "8233",
-        ),
-        (
-            "a probe by the name of the port",
-            |world| {
-                world.deployment(
-                    "mine",
-                    json!({
-                        "image": "ccm-from-scratch:0.1.0",
-                        "ports": [{ "name": "secure", "containerPort": 10258 }],
-                        "readinessProbe": { "tcpSocket": { "port": "secure" } },
-                    }),
-                );
-            },
-            "probes: fail",
-            &[
-                "deployment/mine: probed on port 10258, where nothing is served, so that pods are killed again and again",
-            ],
-            "/readyz",
-        ),
+        ("hcloud-cloud-controller-manager beside",
+            |world| { world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM })); }, "other-ccm: fail",
+            &["deployment/hcloud-cloud-controller-manager", HCCM, "in kube-system"], "--replicas=0"),
+        ("its Deployment with our image, and its probe", |world| {
+            world.deployment("hcloud-cloud-controller-manager", json!({
+            "image": "registry.example.com/ccm-from-scratch:0.1.0",
+            "livenessProbe": { "httpGet": { "path": "/healthz", "port": 10258, "scheme": "HTTPS" } },
+        }));
+        }, "probes: fail", &["deployment/hcloud-cloud-controller-manager", "10258"], "8233"),
+        ("a probe by the name of the port", |world| {
+            world.deployment(
+                "mine",
+                json!({
+                    "image": "ccm-from-scratch:0.1.0",
+                    "ports": [{ "name": "secure", "containerPort": 10258 }],
+                    "readinessProbe": { "tcpSocket": { "port": "secure" } },
+                }),
+            );
+        }, "probes: fail",
+            &["deployment/mine: probed on port 10258, where nothing is served, so that pods are killed again and again"],
+            "/readyz"),
     ]);
 }
 

@@ -1,5 +1,4 @@
 //! `ccm doctor` from outside: a healthy world, and worlds that are broken in one way each.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cloud;
 mod cluster;

@@ -11,99 +11,45 @@ use serde_json::{Value, json};
 
 #[test]
 fn nodes() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "hcloud-cloud-controller-manager's nodes",
-            |world| {
-                world.edit_node("worker-2", |node| {
-                    node["spec"]["providerID"] = json!("hcloud://42")
-                });
-            },
-            "provider-ids: fail",
-            &[
-                "node/worker-2: provider ID \"hcloud://42\"",
-                "ccm-from-scratch://",
-            ],
-            "--cloud-provider=hcloud",
-        ),
-        (
-            "another cloud's node",
-            |world| {
-                world.edit_node("worker-2", |node| {
-                    node["spec"]["providerID"] = json!("aws:///a/i-0")
-                });
-            },
-            "provider-ids: warn",
-            &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
-            "delete it (kubectl delete node worker-2), and let it join again",
-        ),
-        (
-            "a kubelet without --cloud-provider=external",
-            |world| {
-                world.register("plain", None, "");
-                world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
-            },
-            "kubelets: fail",
-            &["node/plain: neither a provider ID nor the uninitialized taint"],
-            "--cloud-provider=external",
-        ),
-        (
-            "a node without a server",
-            |world| world.register("stray", None, ""),
-            "nodes: fail",
-            &["stray: no server is named \"stray\""],
-            "rename its server to the node's name",
-        ),
-        (
-            "a node whose server was deleted",
-            |world| {
-                world.delete_server("worker-2");
-            },
-            "nodes: warn",
-            &["node/worker-2: provider ID"],
-            "kubectl delete node worker-2",
-        ),
-        (
-            "a node whose server was made anew under its name",
-            |world| {
-                world.delete_server("worker-2");
-                let spec = ServerSpec {
-                    networks: vec![(world.network_id(), None)],
-                    ..ServerSpec::default()
-                };
-                world.create_server_with("worker-2", spec);
-            },
-            "nodes: fail",
-            &[
-                "node/worker-2: ",
-                "delete the node (kubectl delete node worker-2)",
-            ],
-            "",
-        ),
-        (
-            "an ID that is no number",
-            |world| {
-                world.edit_node("worker-2", |node| {
-                    node["spec"]["providerID"] = json!("ccm-from-scratch://x");
-                });
-            },
-            "nodes: warn",
-            &["worker-2"],
-            "delete it (kubectl delete node worker-2), and let it join again",
-        ),
-        (
-            "a node that waits",
-            |world| {
-                world.join_node("new");
-                world.edit_node("new", |node| {
-                    let taints = node["spec"]["taints"].to_string();
-                    assert!(taints.contains(UNINITIALIZED), "{taints}");
-                });
-            },
-            "nodes: warn",
-            &["node/new: waiting to be initialised"],
-            "ccm node sync",
-        ),
+        ("hcloud-cloud-controller-manager's nodes",
+            |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("hcloud://42")); },
+            "provider-ids: fail", &["node/worker-2: provider ID \"hcloud://42\"", "ccm-from-scratch://"],
+            "--cloud-provider=hcloud"),
+        ("another cloud's node",
+            |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("aws:///a/i-0")); },
+            "provider-ids: warn", &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
+            "delete it (kubectl delete node worker-2), and let it join again"),
+        ("a kubelet without --cloud-provider=external", |world| {
+            world.register("plain", None, "");
+            world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
+        }, "kubelets: fail", &["node/plain: neither a provider ID nor the uninitialized taint"],
+            "--cloud-provider=external"),
+        ("a node without a server", |world| world.register("stray", None, ""), "nodes: fail",
+            &["stray: no server is named \"stray\""], "rename its server to the node's name"),
+        ("a node whose server was deleted", |world| { world.delete_server("worker-2"); }, "nodes: warn",
+            &["node/worker-2: provider ID"], "kubectl delete node worker-2"),
+        ("a node whose server was made anew under its name", |world| {
+            world.delete_server("worker-2");
+            let spec = ServerSpec {
+                networks: vec![(world.network_id(), None)],
+                ..ServerSpec::default()
+            };
+            world.create_server_with("worker-2", spec);
+        }, "nodes: fail", &["node/worker-2: ", "delete the node (kubectl delete node worker-2)"], ""),
+        ("an ID that is no number", |world| {
+            world.edit_node("worker-2", |node| {
+                node["spec"]["providerID"] = json!("ccm-from-scratch://x");
+            });
+        }, "nodes: warn", &["worker-2"], "delete it (kubectl delete node worker-2), and let it join again"),
+        ("a node that waits", |world| {
+            world.join_node("new");
+            world.edit_node("new", |node| {
+                let taints = node["spec"]["taints"].to_string();
+                assert!(taints.contains(UNINITIALIZED), "{taints}");
+            });
+        }, "nodes: warn", &["node/new: waiting to be initialised"], "ccm node sync"),
     ]);
 }
 
@@ -149,223 +95,113 @@ fn since_two_hours(world: &World, name: &str, field: &str) {
 
 #[test]
 fn services() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "an annotation that means nothing",
-            |world| {
-                let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
-                world.create("odd", &wrong, &[80]);
-            },
-            "services: fail",
-            &["default/odd: ", "algorithm-type"],
-            "",
-        ),
-        (
-            "a port that another Service has",
-            |world| {
-                let fsn1 = ("location", "fsn1");
-                world.create("edge", &[fsn1, ("share", "edge")], &[80]);
-                world.create("web-2", &[fsn1], &[80]);
-                ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
-                world.annotate("web-2", "share", Some("edge"));
-            },
-            "services: warn",
-            &[
-                "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
-                "; the Service stays on kubernetes-default-web-2 (",
-            ],
+        ("an annotation that means nothing", |world| {
+            let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
+            world.create("odd", &wrong, &[80]);
+        }, "services: fail", &["default/odd: ", "algorithm-type"], ""),
+        ("a port that another Service has", |world| {
+            let fsn1 = ("location", "fsn1");
+            world.create("edge", &[fsn1, ("share", "edge")], &[80]);
+            world.create("web-2", &[fsn1], &[80]);
+            ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
+            world.annotate("web-2", "share", Some("edge"));
+        }, "services: warn", &[
+            "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+            "; the Service stays on kubernetes-default-web-2 (",
+        ],
             "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
-             default/web-2 shows both load balancers",
-        ),
-        (
-            "a new Service whose only port another Service has",
-            |world| {
-                for name in ["edge", "web-2"] {
-                    let shared = [("location", "fsn1"), ("share", "edge")];
-                    world.create(name, &shared, &[80]);
-                    ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
-                }
-            },
-            "services: warn",
-            &[
-                "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
-                "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
-            ],
-            "",
-        ),
-        (
-            "two load balancers with one label, a Service without node ports, and one that waits",
-            |world| {
-                let cloud = world.sandbox.cloud();
-                let labels = cloud.load_balancer(world.balancer_id("web"))["labels"].clone();
-                let twin = json!({ "labels": labels });
-                world.create_balancer("twin", &twin);
-                let fsn1 = ("location", "fsn1");
-                let spec = json!({ "allocateLoadBalancerNodePorts": false });
-                world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
-                world.create("new", &[fsn1], &[80]);
-            },
-            "services: fail",
-            &[
-                "default/web: load balancers ",
-                "remove it from the wrong one",
-                "default/closed: port 80 has no node port",
-                "service/default/new: without an address: ",
-            ],
-            "",
-        ),
-        (
-            "a certificate that has expired",
-            shows_expired,
-            "services: fail",
-            &[
-                "service/default/tls: certificate old (",
-                ") of port 443 (uploaded by its owner) expired at ",
-            ],
-            "upload a new one",
-        ),
-        (
-            "one that asks for what it does not get",
-            |world| {
-                world.annotate("web", "http-cookie-name", Some("a"));
-                world.annotate("web", "prtocol", Some("http"));
-            },
-            "services: warn",
-            &[
-                "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
-                "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
-            ],
-            "",
-        ),
-        (
-            "one that waits",
-            |world| {
-                world.create("new", &[("location", "fsn1")], &[80]);
-            },
-            "services: warn",
-            &["service/default/new: without an address: its load balancer is not made yet"],
-            "ccm lb sync",
-        ),
-        (
-            "one that was refused",
-            refused,
-            "services: warn",
-            &[
-                "service/default/new: without an address: its load balancer is not made yet; the event of the last try, ",
-                " ago, says SyncLoadBalancerFailed: \"",
-                "resource_limit_exceeded",
-            ],
-            "first remove the cause of the failure; then ccm lb sync default/new tries again",
-        ),
-        (
-            "one that waits for two hours",
-            |world| {
-                refused(world);
-                since_two_hours(world, "new", "creationTimestamp");
-            },
-            "services: fail",
-            &["service/default/new: without an address: its load balancer is not made yet"],
-            "then ccm lb sync default/new tries again",
-        ),
-        (
-            "a load balancer that does not go for two hours",
-            |world| {
-                world.delete("web");
-                since_two_hours(world, "web", "deletionTimestamp");
-            },
-            "services: fail",
-            &["service/default/web: it was deleted, and not all is done"],
-            "ccm lb sync default/web does it now",
-        ),
-        (
-            "one that was refused, asked by who may not list events",
-            |world| {
-                refused(world);
-                world.role(rules("role.yaml"));
-            },
-            "services: warn",
-            &[
-                "service/default/new: without an address: its load balancer is not made yet",
-                "this user may not list events",
-            ],
-            "ccm lb sync",
-        ),
-        (
-            "one that was refused and then made",
-            |world| {
-                refused(world);
-                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-                cloud.set_load_balancer_limit(project, 10);
-                ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
-                let id = world.balancer_id("new");
-                let change = |one: &mut Value| one["targets"] = json!([]);
-                world.edit_balancer(id, change);
-            },
-            "services: warn",
-            &["service/default/new: not as wanted: 2 changes to be made"],
-            "ccm lb sync",
-        ),
-        (
-            "a load balancer that somebody deleted",
-            |world| {
-                let id = world.balancer_id("web");
-                world.sandbox.cloud().delete_load_balancer(id);
-            },
-            "services: warn",
-            &["service/default/web: its load balancer does not exist, whatever the status says"],
-            "another address",
-        ),
-        (
-            "a load balancer that somebody changed",
-            |world| {
-                let id = world.balancer_id("web");
-                let change = |one: &mut Value| one["targets"] = json!([]);
-                world.edit_balancer(id, change);
-            },
-            "services: warn",
-            &["service/default/web: not as wanted: 2 changes to be made"],
-            "ccm lb sync",
-        ),
-        (
-            "a load balancer that does not go",
-            |world| {
-                world.delete("web");
-            },
-            "services: warn",
-            &["service/default/web: it was deleted, and not all is done"],
-            "ccm lb sync",
-        ),
-        (
-            "an orphan",
-            orphaned,
-            "orphans: warn",
-            &[
-                "load-balancer/kubernetes-default-web: load balancer ",
-                "of Service default/web, which does not exist",
-            ],
-            "ccm lb sync --delete-orphans",
-        ),
-        (
-            "a protected orphan",
-            |world| {
-                let id = world.balancer_id("web");
-                world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
-                orphaned(world);
-            },
-            "orphans: warn",
-            &[
-                "load-balancer/kubernetes-default-web: load balancer ",
-                "ccm does not delete it: it is protected from being deleted",
-            ],
-            "only you can delete it, when it is not needed",
-        ),
-        (
-            "turned off",
-            |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
-            "services: skipped",
-            &["no Service gets a load balancer"],
-            "",
-        ),
+             default/web-2 shows both load balancers"),
+        ("a new Service whose only port another Service has", |world| {
+            for name in ["edge", "web-2"] {
+                let shared = [("location", "fsn1"), ("share", "edge")];
+                world.create(name, &shared, &[80]);
+                ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
+            }
+        }, "services: warn", &[
+            "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
+            "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+        ], ""),
+        ("two load balancers with one label, a Service without node ports, and one that waits", |world| {
+            let cloud = world.sandbox.cloud();
+            let labels = cloud.load_balancer(world.balancer_id("web"))["labels"].clone();
+            let twin = json!({ "labels": labels });
+            world.create_balancer("twin", &twin);
+            let fsn1 = ("location", "fsn1");
+            let spec = json!({ "allocateLoadBalancerNodePorts": false });
+            world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
+            world.create("new", &[fsn1], &[80]);
+        }, "services: fail", &[
+            "default/web: load balancers ", "remove it from the wrong one", "default/closed: port 80 has no node port",
+            "service/default/new: without an address: ",
+        ], ""),
+        ("a certificate that has expired", shows_expired, "services: fail",
+            &["service/default/tls: certificate old (", ") of port 443 (uploaded by its owner) expired at "],
+            "upload a new one"),
+        ("one that asks for what it does not get", |world| {
+            world.annotate("web", "http-cookie-name", Some("a"));
+            world.annotate("web", "prtocol", Some("http"));
+        }, "services: warn", &[
+            "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+            "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
+        ], ""),
+        ("one that waits", |world| { world.create("new", &[("location", "fsn1")], &[80]); }, "services: warn",
+            &["service/default/new: without an address: its load balancer is not made yet"], "ccm lb sync"),
+        ("one that was refused", refused, "services: warn", &[
+            "service/default/new: without an address: its load balancer is not made yet; the event of the last try, ",
+            " ago, says SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
+        ], "first remove the cause of the failure; then ccm lb sync default/new tries again"),
+        ("one that waits for two hours", |world| {
+            refused(world);
+            since_two_hours(world, "new", "creationTimestamp");
+        }, "services: fail", &["service/default/new: without an address: its load balancer is not made yet"],
+            "then ccm lb sync default/new tries again"),
+        ("a load balancer that does not go for two hours", |world| {
+            world.delete("web");
+            since_two_hours(world, "web", "deletionTimestamp");
+        }, "services: fail", &["service/default/web: it was deleted, and not all is done"],
+            "ccm lb sync default/web does it now"),
+        ("one that was refused, asked by who may not list events", |world| {
+            refused(world);
+            world.role(rules("role.yaml"));
+        }, "services: warn", &[
+            "service/default/new: without an address: its load balancer is not made yet", "this user may not list events",
+        ], "ccm lb sync"),
+        ("one that was refused and then made", |world| {
+            refused(world);
+            let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+            cloud.set_load_balancer_limit(project, 10);
+            ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
+            let id = world.balancer_id("new");
+            let change = |one: &mut Value| one["targets"] = json!([]);
+            world.edit_balancer(id, change);
+        }, "services: warn", &["service/default/new: not as wanted: 2 changes to be made"], "ccm lb sync"),
+        ("a load balancer that somebody deleted", |world| {
+            let id = world.balancer_id("web");
+            world.sandbox.cloud().delete_load_balancer(id);
+        }, "services: warn", &["service/default/web: its load balancer does not exist, whatever the status says"],
+            "another address"),
+        ("a load balancer that somebody changed", |world| {
+            let id = world.balancer_id("web");
+            let change = |one: &mut Value| one["targets"] = json!([]);
+            world.edit_balancer(id, change);
+        }, "services: warn", &["service/default/web: not as wanted: 2 changes to be made"], "ccm lb sync"),
+        ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
+            &["service/default/web: it was deleted, and not all is done"], "ccm lb sync"),
+        ("an orphan", orphaned, "orphans: warn",
+            &["load-balancer/kubernetes-default-web: load balancer ", "of Service default/web, which does not exist"],
+            "ccm lb sync --delete-orphans"),
+        ("a protected orphan", |world| {
+            let id = world.balancer_id("web");
+            world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
+            orphaned(world);
+        }, "orphans: warn", &[
+            "load-balancer/kubernetes-default-web: load balancer ",
+            "ccm does not delete it: it is protected from being deleted",
+        ], "only you can delete it, when it is not needed"),
+        ("turned off", |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"), "services: skipped",
+            &["no Service gets a load balancer"], ""),
     ]);
 }
 
@@ -413,37 +249,21 @@ fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Valu
 #[test]
 fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
     let same: fn(&mut Value) = |_| {};
-    for (what, namespace, about, edit) in [
+    #[rustfmt::skip] // A case is a paragraph.
+    let cases = [
         ("of another namespace", "tenant", json!({}), same),
-        (
-            "about another kind",
-            "default",
-            json!({"kind": "Pod"}),
-            same,
-        ),
-        (
-            "about another name",
-            "default",
-            json!({"name": "old"}),
-            same,
-        ),
-        (
-            "about another UID",
-            "default",
-            json!({"uid": "before"}),
-            same,
-        ),
-        ("of another component", "default", json!({}), |event| {
-            event["source"]["component"] = json!("another-controller");
-        }),
+        ("about another kind", "default", json!({"kind": "Pod"}), same),
+        ("about another name", "default", json!({"name": "old"}), same),
+        ("about another UID", "default", json!({"uid": "before"}), same),
+        ("of another component", "default", json!({}),
+            |event| { event["source"]["component"] = json!("another-controller"); }),
         ("of another reporter", "default", json!({}), |event| {
             event["source"] = json!({});
             event["reportingComponent"] = json!("another-controller");
         }),
-        ("with another reason", "default", json!({}), |event| {
-            event["reason"] = json!("Run curl evil.example");
-        }),
-    ] {
+        ("with another reason", "default", json!({}), |event| { event["reason"] = json!("Run curl evil.example"); }),
+    ];
+    for (what, namespace, about, edit) in cases {
         let (items, inspected) = told_beside(namespace, about, edit);
         assert_eq!(items.len(), 1, "{what}: {items:?}");
         let expected = "without an address: its load balancer is not made yet";

@@ -29,193 +29,89 @@ fn says(world: &World, name: &str, status: &str) {
 
 #[test]
 fn what_the_next_pass_mends() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "one is missing",
-            |world| {
-                let destination = pods(world, "worker-2");
-                world.delete_route(&destination);
-            },
-            "routes: warn",
-            &["route/10.244.", "/24: missing, of worker-2"],
-            "ccm route sync does it now",
-        ),
-        (
-            "a blackhole",
-            |world| world.set_route("10.244.9.0/24", NOBODY),
-            "routes: warn",
-            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"],
-            "the daemon does that",
-        ),
-        (
-            "another node's gateway",
-            |world| world.set_route(&pods(world, "worker-2"), NOBODY),
-            "routes: warn",
-            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"],
-            "see lease",
-        ),
-        (
-            "a condition of yesterday",
-            |world| says(world, "worker-2", "True"),
-            "pod-network: warn",
+        ("one is missing", |world| {
+            let destination = pods(world, "worker-2");
+            world.delete_route(&destination);
+        }, "routes: warn", &["route/10.244.", "/24: missing, of worker-2"], "ccm route sync does it now"),
+        ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
+            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon does that"),
+        ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
+            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see lease"),
+        ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so that nothing new is scheduled there"],
-            "ccm route sync does it now",
-        ),
+            "ccm route sync does it now"),
     ]);
 }
 
 #[test]
 fn what_somebody_has_to_mend() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "to a server that is no node's",
-            |world| {
-                world.attach_server("old", None);
-                let ip = world.ip("old");
-                world.set_route("10.244.9.0/24", &ip);
-            },
-            "routes: warn",
-            &[
-                "network/sandbox: the route 10.244.9.0/24 via",
-                "leads to server old, which is no node's",
-            ],
-            "when it is not needed, delete it: hcloud network remove-route ",
-        ),
-        (
-            "a node outside of the Network",
-            |world| {
-                let id = world.create_server("alone");
-                world.register("alone", Some(id), "10.244.7.0/24");
-            },
-            "routes: fail",
-            &[
-                "alone: no route: server 1",
-                "is not attached to network sandbox",
-            ],
-            "attach the server: hcloud server attach-to-network ",
-        ),
-        (
-            "and what it says itself",
-            |world| {
-                let id = world.attach_server("alone", None);
-                world.register("alone", Some(id), "");
-                says(world, "alone", "True");
-            },
-            "pod-network: warn",
-            &["node/alone: NetworkUnavailable=True"],
-            "fix what the check routes reports",
-        ),
-        (
-            "a node without addresses for pods",
-            |world| {
-                let id = world.attach_server("bare", None);
-                world.register("bare", Some(id), "");
-            },
-            "routes: warn",
-            &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
-            "--allocate-node-cidrs",
-        ),
-        (
-            "pods outside of --cluster-cidr",
-            |world| {
-                let id = world.attach_server("far", None);
-                world.register("far", Some(id), "10.99.0.0/24");
-            },
-            "routes: warn",
-            &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
-            "kube-controller-manager",
-        ),
-        (
-            "few are left",
-            |world| {
-                for number in 0..90 {
-                    world.set_route(&format!("172.16.{number}.0/24"), NOBODY);
-                }
-            },
-            "routes: warn",
-            &["network/sandbox: 90 or more of the 100 routes"],
-            "overlay",
-        ),
-        (
-            "pods beside the Network's range",
-            |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
-            "routes: warn",
-            &["--cluster-cidr=192.168.0.0/16 is not within its range"],
-            "a range within the Network's",
-        ),
-        (
-            "two at once",
-            |world| {
-                world.set_route("10.244.9.0/24", NOBODY);
-                let id = world.create_server("alone");
-                world.register("alone", Some(id), "10.244.7.0/24");
-            },
-            "routes: fail",
-            &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
-            "hcloud server attach-to-network",
-        ),
+        ("to a server that is no node's", |world| {
+            world.attach_server("old", None);
+            let ip = world.ip("old");
+            world.set_route("10.244.9.0/24", &ip);
+        }, "routes: warn", &["network/sandbox: the route 10.244.9.0/24 via", "leads to server old, which is no node's"],
+            "when it is not needed, delete it: hcloud network remove-route "),
+        ("a node outside of the Network", |world| {
+            let id = world.create_server("alone");
+            world.register("alone", Some(id), "10.244.7.0/24");
+        }, "routes: fail", &["alone: no route: server 1", "is not attached to network sandbox"],
+            "attach the server: hcloud server attach-to-network "),
+        ("and what it says itself", |world| {
+            let id = world.attach_server("alone", None);
+            world.register("alone", Some(id), "");
+            says(world, "alone", "True");
+        }, "pod-network: warn", &["node/alone: NetworkUnavailable=True"], "fix what the check routes reports"),
+        ("a node without addresses for pods", |world| {
+            let id = world.attach_server("bare", None);
+            world.register("bare", Some(id), "");
+        }, "routes: warn", &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
+            "--allocate-node-cidrs"),
+        ("pods outside of --cluster-cidr", |world| {
+            let id = world.attach_server("far", None);
+            world.register("far", Some(id), "10.99.0.0/24");
+        }, "routes: warn", &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
+            "kube-controller-manager"),
+        ("few are left", |world| { for number in 0..90 { world.set_route(&format!("172.16.{number}.0/24"), NOBODY); } },
+            "routes: warn", &["network/sandbox: 90 or more of the 100 routes"], "overlay"),
+        ("pods beside the Network's range", |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
+            "routes: warn", &["--cluster-cidr=192.168.0.0/16 is not within its range"], "a range within the Network's"),
+        ("two at once", |world| {
+            world.set_route("10.244.9.0/24", NOBODY);
+            let id = world.create_server("alone");
+            world.register("alone", Some(id), "10.244.7.0/24");
+        }, "routes: fail", &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
+            "hcloud server attach-to-network"),
     ]);
 }
 
 #[test]
 fn where_nobody_looks_nothing_is_said() {
+    #[rustfmt::skip] // A case is a paragraph.
     each(&[
-        (
-            "without --cluster-cidr",
-            |world| world.flags = Vec::new(),
-            "routes: skipped",
-            &[
-                "--cluster-cidr does not say where pods have their addresses",
-                "--settings-from",
-            ],
-            "",
-        ),
-        (
-            "turned off",
-            |world| {
-                world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
-                world.set_route("10.244.9.0/24", NOBODY);
-            },
-            "routes: skipped",
-            &["HCLOUD_NETWORK_ROUTES_ENABLED is false"],
-            "",
-        ),
-        (
-            "without a Network",
-            |world| world.set("HCLOUD_NETWORK", ""),
-            "routes: skipped",
-            &["HCLOUD_NETWORK does not name a private Network"],
-            "",
-        ),
-        (
-            "left out",
-            |world| world.flags.push("--controllers=*,-route"),
-            "routes: skipped",
-            &["--controllers leaves routes out"],
-            "",
-        ),
-        (
-            "set by another program",
-            |world| {
-                world.flags = Vec::new();
-                says(world, "worker-2", "True");
-            },
-            "pod-network: warn",
-            &["worker-2"],
-            "ccm does not set it",
-        ),
-        (
-            "hcloud-cloud-controller-manager may keep them",
-            |world| {
-                world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
-                let cluster = world.sandbox.cluster();
-                cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
-                world.set_route("10.244.9.0/24", NOBODY);
-            },
-            "routes: skipped",
-            &["see other-ccm"],
-            "",
-        ),
+        ("without --cluster-cidr", |world| world.flags = Vec::new(), "routes: skipped",
+            &["--cluster-cidr does not say where pods have their addresses", "--settings-from"], ""),
+        ("turned off", |world| {
+            world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
+            world.set_route("10.244.9.0/24", NOBODY);
+        }, "routes: skipped", &["HCLOUD_NETWORK_ROUTES_ENABLED is false"], ""),
+        ("without a Network", |world| world.set("HCLOUD_NETWORK", ""), "routes: skipped",
+            &["HCLOUD_NETWORK does not name a private Network"], ""),
+        ("left out", |world| world.flags.push("--controllers=*,-route"), "routes: skipped",
+            &["--controllers leaves routes out"], ""),
+        ("set by another program", |world| {
+            world.flags = Vec::new();
+            says(world, "worker-2", "True");
+        }, "pod-network: warn", &["worker-2"], "ccm does not set it"),
+        ("hcloud-cloud-controller-manager may keep them", |world| {
+            world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
+            let cluster = world.sandbox.cluster();
+            cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
+            world.set_route("10.244.9.0/24", NOBODY);
+        }, "routes: skipped", &["see other-ccm"], ""),
     ]);
 }
 

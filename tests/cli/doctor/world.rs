@@ -1,6 +1,7 @@
 //! A world in which all is well, and how it is broken.
 
-pub use crate::common::cluster::{KUBE_SYSTEM, LEASE};
+pub use crate::common::cluster::KUBE_SYSTEM;
+use crate::common::cluster::{held, lease_time};
 use crate::common::{Cluster, Env, Ran, ccm, command, documents, env, variable, with};
 use sandbox::Sandbox;
 use sandbox::kubernetes::PolicyRule;
@@ -144,22 +145,10 @@ impl World {
     pub fn leads(&self, holder: &str, ago_s: i64) {
         let now = jiff::Timestamp::now().as_second();
         let renewed = jiff::Timestamp::from_second(now - ago_s).unwrap();
-        let renewed = renewed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-        let cluster = self.sandbox.cluster();
-        cluster.delete("leases", KUBE_SYSTEM, LEASE);
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": { "name": LEASE },
-            "spec": {
-                "holderIdentity": holder,
-                "leaseDurationSeconds": 3600,
-                "acquireTime": renewed,
-                "renewTime": renewed,
-                "leaseTransitions": 0,
-            },
-        });
-        cluster.create("leases", KUBE_SYSTEM, lease);
+        if !self.lease().is_null() {
+            self.delete_lease();
+        }
+        self.create_lease(held(holder, 3600, &lease_time(renewed), 0));
     }
 
     /// A Deployment beside ours with one container, like this one.
@@ -250,11 +239,8 @@ pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
             .keys()
             .map(String::as_str)
             .collect();
-        assert_eq!(
-            keys,
-            ["check", "message", "object", "remedy", "status"],
-            "{item}"
-        );
+        let expected = ["check", "message", "object", "remedy", "status"];
+        assert_eq!(keys, expected, "{item}");
         let message = match item["object"].as_str() {
             Some(object) => format!("{object}: {}", text(&item["message"])),
             None => text(&item["message"]),

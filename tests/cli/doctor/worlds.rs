@@ -221,44 +221,17 @@ fn causes_of_unhealthy_targets() {
         ..Health::unhealthy("unexpected_http_status")
     };
     // Policy, health of both targets → status, what it says.
-    for (policy, health, status, says) in [
-        (
-            "Cluster",
-            [Some(answers(503)), None],
-            "warn",
-            "worker-1: answers 503",
-        ),
-        (
-            "Local",
-            [Some(answers(503)), None],
-            "ok",
-            "or has no pod (externalTrafficPolicy: Local)",
-        ),
-        (
-            "Local",
-            [
-                Some(Health::unhealthy("layer4_no_connection")),
-                Some(answers(503)),
-            ],
-            "fail",
-            "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)",
-        ),
-        (
-            "Local",
-            [Some(answers(500)), None],
-            "warn",
-            "worker-1: answers 500",
-        ),
-        (
-            "Cluster",
-            [
-                Some(Health::unhealthy("layer4_no_connection")),
-                Some(Health::unhealthy("layer7_timeout")),
-            ],
-            "fail",
-            "worker-2: connects, and does not answer in time (layer7_timeout); worker-1: the node port is closed",
-        ),
-    ] {
+    #[rustfmt::skip] // A case is a line or two.
+    let cases = [
+        ("Cluster", [Some(answers(503)), None], "warn", "worker-1: answers 503"),
+        ("Local", [Some(answers(503)), None], "ok", "or has no pod (externalTrafficPolicy: Local)"),
+        ("Local", [Some(Health::unhealthy("layer4_no_connection")), Some(answers(503))], "fail",
+            "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)"),
+        ("Local", [Some(answers(500)), None], "warn", "worker-1: answers 500"),
+        ("Cluster", [Some(Health::unhealthy("layer4_no_connection")), Some(Health::unhealthy("layer7_timeout"))], "fail",
+            "worker-2: connects, and does not answer in time (layer7_timeout); worker-1: the node port is closed"),
+    ];
+    for (policy, health, status, says) in cases {
         let world = World::healthy();
         for (name, health) in ["worker-1", "worker-2"].iter().zip(health) {
             if let Some(health) = health {
@@ -278,22 +251,14 @@ fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
         http_status_code: Some(503),
         ..Health::unhealthy("unexpected_http_status")
     };
-    for (health, message, remedies) in [
-        (
-            Health::unhealthy("layer4_no_connection"),
+    #[rustfmt::skip] // A case is a paragraph.
+    let cases = [
+        (Health::unhealthy("layer4_no_connection"),
             "0 of 2 targets healthy; worker-1, worker-2: port 10256 of kube-proxy does not answer",
-            &[
-                "healthz-bind-address=0.0.0.0",
-                "kubeProxyReplacementHealthzBindAddr",
-                "firewall",
-            ][..],
-        ),
-        (
-            answers,
-            "kube-proxy answers 503: the node is about to be deleted",
-            &["kubectl logs"],
-        ),
-    ] {
+            &["healthz-bind-address=0.0.0.0", "kubeProxyReplacementHealthzBindAddr", "firewall"][..]),
+        (answers, "kube-proxy answers 503: the node is about to be deleted", &["kubectl logs"]),
+    ];
+    for (health, message, remedies) in cases {
         let world = World::healthy();
         for name in ["worker-1", "worker-2"] {
             unhealthy(&world, name, health.clone());
@@ -579,15 +544,10 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
     let mark = sandbox.mark();
     let ran = ccm(&env, &["status", "-o", "json"]);
     let screen = ran.json();
-    assert_eq!(
-        screen["nodes"],
-        json!({ "healthy": 1000, "total": 1000 }),
-        "{ran:?}"
-    );
-    assert_eq!(
-        screen["loadBalancers"],
-        json!({ "healthy": 200, "total": 200 })
-    );
+    let expected = json!({ "healthy": 1000, "total": 1000 });
+    assert_eq!(screen["nodes"], expected, "{ran:?}");
+    let expected = json!({ "healthy": 200, "total": 200 });
+    assert_eq!(screen["loadBalancers"], expected);
     let calls = sandbox.calls().calls_since(mark);
     let cloud = calls
         .iter()

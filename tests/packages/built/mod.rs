@@ -1,7 +1,6 @@
 //! What people install: the chart, the kustomize overlays, and the image.
 //!
 //! Rendered by the real tools where they are there: helm (`make helm`), kubectl, buildah.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chart;
 mod chart_values;

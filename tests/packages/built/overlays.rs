@@ -88,10 +88,8 @@ fn private_network_insists_on_the_network_and_uses_it() {
         .collect();
     assert_eq!(network.len(), 1);
     let key = &network[0]["valueFrom"]["secretKeyRef"];
-    assert_eq!(
-        key,
-        &json!({"name": "hcloud", "key": "network", "optional": false})
-    );
+    let wanted = &json!({"name": "hcloud", "key": "network", "optional": false});
+    assert_eq!(key, wanted);
     assert_eq!(variables(container).len(), 5);
     let expected = but_for(|own| {
         for field in ["args", "env"] {
@@ -138,10 +136,8 @@ fn cron_runs_the_deployments_pod_once_within_its_limit() {
         own.as_object_mut().unwrap().remove(field);
     }
     assert_eq!(template["spec"], expected);
-    assert_eq!(
-        template["metadata"],
-        deployment["spec"]["template"]["metadata"]
-    );
+    let wanted = &deployment["spec"]["template"]["metadata"];
+    assert_eq!(template["metadata"], *wanted);
 }
 
 #[test]

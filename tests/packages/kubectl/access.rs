@@ -1,8 +1,7 @@
 //! Who may do what, and how a denial reads.
 
-use crate::common;
+use crate::common::{self, Cluster};
 use crate::kubectl::person::{Person, simulated};
-use common::Cluster;
 use sandbox::Sandbox;
 
 #[test]

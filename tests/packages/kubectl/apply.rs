@@ -1,7 +1,6 @@
 //! Services as kubectl creates and applies them.
 
-use crate::common::Cluster;
-use crate::common::contains;
+use crate::common::{Cluster, contains};
 use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::json;
 
@@ -31,10 +30,8 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
     assert_eq!(sandbox.service("shop").unwrap(), before);
     assert_eq!(apply(&file), "service/shop configured\n");
     let after = sandbox.service("shop").unwrap();
-    assert_eq!(
-        after["metadata"]["labels"],
-        json!({ "kept": "3", "somebody": "else" })
-    );
+    let expected = json!({ "kept": "3", "somebody": "else" });
+    assert_eq!(after["metadata"]["labels"], expected);
     let ports = after["spec"]["ports"].as_array().unwrap();
     assert_eq!((ports.len(), &ports[0]["port"]), (1, &json!(8443)));
     assert_eq!(after["spec"]["clusterIP"], before["spec"]["clusterIP"]);

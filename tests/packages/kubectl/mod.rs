@@ -1,7 +1,6 @@
 //! The ordinary kubectl against the sandbox: every verb that a person uses on nodes and Services.
 //!
 //! Texts of kubectl itself differ from version to version; what is compared is what the server answered.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod access;
 mod apply;

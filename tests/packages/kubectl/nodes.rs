@@ -49,10 +49,8 @@ fn what_a_person_changes_with_kubectl_is_followed() {
     admin.does("cordon worker-1");
     sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);
     let shown = "jsonpath={.metadata.labels.topology\\.kubernetes\\.io/zone}:{.spec.unschedulable}";
-    assert_eq!(
-        admin.does(&format!("get node worker-1 -o {shown}")),
-        "rack-7:true"
-    );
+    let wanted = "rack-7:true";
+    assert_eq!(admin.does(&format!("get node worker-1 -o {shown}")), wanted);
 }
 
 #[test]
@@ -83,10 +81,8 @@ fn objects_are_shown_in_every_form() {
         let shown = admin.does(line);
         assert!(texts.iter().all(|text| shown.contains(text)), "{shown}");
     }
-    assert_eq!(
-        admin.is_refused("get node worker-9"),
-        "Error from server (NotFound): nodes \"worker-9\" not found\n"
-    );
+    let expected = "Error from server (NotFound): nodes \"worker-9\" not found\n";
+    assert_eq!(admin.is_refused("get node worker-9"), expected);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
 
-use crate::common::Cluster;
-use crate::common::{LIMIT, contains, wait_until};
+use crate::common::{Cluster, LIMIT, contains, wait_until};
 use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::{Value, json};
 use std::process::Stdio;

@@ -1,5 +1,4 @@
 //! Load balancers without any API: what a Service asks for, what is planned, and where that leads.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod annotations;
 mod bad_input;

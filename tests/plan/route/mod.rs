@@ -1,9 +1,7 @@
 //! The route controller's plan: every state of a route with every state of a node and its server, and what holds
 //! for any network.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::memory;
-use crate::common::random;
+use crate::common::{memory, random};
 
 mod property;
 mod rules;

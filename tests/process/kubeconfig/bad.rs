@@ -1,7 +1,7 @@
 //! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
 
-use super::common::{Ran, ccm, with};
 use super::{World, yaml};
+use crate::common::{Ran, ccm, with};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandbox::credentials::{Authority, Subject, Validity};
@@ -168,11 +168,8 @@ fn a_context_without_a_kubeconfig() {
             "ccm: --context: there is no kubeconfig to look for context \"prod\" in ({why}); give --kubeconfig, \
              set KUBECONFIG, or leave --context out\n"
         );
-        assert_eq!(
-            (ran.code, ran.stderr.as_str()),
-            (1, message.as_str()),
-            "{flags:?}"
-        );
+        let expected = (1, message.as_str());
+        assert_eq!((ran.code, ran.stderr.as_str()), expected, "{flags:?}");
     }
 }
 
@@ -305,15 +302,11 @@ fn users_with_a_token() {
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
     let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    #[rustfmt::skip] // A case is a line or two.
     let basic = [
-        (
-            json!({"password": world.token}),
-            "kubeconfig DIR/bad: user \"me\": username: not set, but password is; set both or none",
-        ),
-        (
-            json!({"username": "ccm", "password": world.token}),
-            unauthorized,
-        ),
+        (json!({"password": world.token}),
+            "kubeconfig DIR/bad: user \"me\": username: not set, but password is; set both or none"),
+        (json!({"username": "ccm", "password": world.token}), unauthorized),
         (json!({"username": "ccm"}), unauthorized),
     ];
     for (user, message) in basic {
@@ -362,16 +355,12 @@ fn users_with_a_certificate() {
         ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it anew"),
     ];
     check(&world, &good, "/users/0/user", cases);
-    for (missing, why) in [
-        (
-            "client-key",
-            "not set, but client-certificate is; set both or none (client-key-data for inline)",
-        ),
-        (
-            "client-certificate",
-            "not set, but client-key is; set both or none (client-certificate-data for inline)",
-        ),
-    ] {
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("client-key", "not set, but client-certificate is; set both or none (client-key-data for inline)"),
+        ("client-certificate", "not set, but client-key is; set both or none (client-certificate-data for inline)"),
+    ];
+    for (missing, why) in cases {
         let mut config = good.clone();
         config["users"][0]["user"]
             .as_object_mut()

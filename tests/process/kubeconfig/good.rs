@@ -1,7 +1,7 @@
 //! Kubeconfigs that work, in every form in which people have them.
 
-use super::common::{ccm, with};
 use super::{World, yaml};
+use crate::common::{ccm, with};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

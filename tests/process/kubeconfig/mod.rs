@@ -1,12 +1,7 @@
 //! Kubeconfigs, good and bad: the good ones work, and for each bad one there is one line that names the file, the
 //! field and the remedy, and no secret.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-use crate::common::proxy;
-use crate::common::random;
-use crate::common::secrets;
-
+use crate::common::{Env, Ran, ccm, env, with};
 mod bad;
 mod good;
 mod keys;
@@ -14,12 +9,11 @@ mod mutated;
 mod plugins;
 mod servers;
 
+use crate::common::secrets::Secrets;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{Env, Ran, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Identity;
-use secrets::Secrets;
 use serde_json::{Value, json};
 use std::path::Path;
 

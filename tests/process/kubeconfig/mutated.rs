@@ -1,8 +1,8 @@
 //! Good kubeconfigs with a few slips in them: whatever comes of it, it comes soon, and never as a panic or a secret.
 
 use super::plugins::exec;
-use super::random::Random;
 use super::{World, yaml};
+use crate::common::random::Random;
 use crate::common::seeds::chosen;
 use ccm::kube::config;
 use serde_json::{Value, json};

@@ -2,11 +2,8 @@
 //! not work the line that says so.
 
 use super::bad::{mismatch, says};
-use super::common::{ccm, with};
 use super::{World, yaml};
-use crate::common::Cluster;
-use crate::common::contains;
-use crate::common::on;
+use crate::common::{Cluster, ccm, contains, on, with};
 use sandbox::credentials::{Subject, Validity};
 use sandbox::faults::Effect;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Servers whose TLS is not right: what is told, and that nothing is sent to them.
 
 use super::bad::says;
-use super::common::{ccm, with};
-use super::proxy::{Answers, Proxy, Speaks};
 use super::{World, yaml};
+use crate::common::proxy::{Answers, Proxy, Speaks};
+use crate::common::{ccm, with};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandbox::Half;
@@ -184,11 +184,8 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
                 .stderr
                 .replace(&world.folder().display().to_string(), "DIR");
             let line = format!("{place}{server:?}: {why}");
-            assert_eq!(
-                printed.matches(&line).count(),
-                usize::from(is_reported),
-                "{line}\n{case}"
-            );
+            let expected = usize::from(is_reported);
+            assert_eq!(printed.matches(&line).count(), expected, "{line}\n{case}");
             assert_eq!(!printed.contains("GET http"), is_refused, "{case}");
         }
     }

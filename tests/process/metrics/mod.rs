@@ -1,17 +1,15 @@
 //! What Prometheus is told: every metric moves when its cause happens, and everything that the
 //! alerts, the dashboard and `ccm help metrics` name is there.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
 mod film;
 mod monitoring;
 mod promtool;
 mod story;
 mod worlds;
 
+use crate::common::help::has_table;
+use crate::common::{self, Cluster, Daemon, env, quiet, wait_until, with};
 use ccm::metrics::{Kind, TABLE};
-use common::help::has_table;
-use common::{Cluster, Daemon, env, quiet, wait_until, with};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -103,10 +101,8 @@ fn the_exposition_is_one_that_prometheus_reads() {
             let metric = metric.unwrap();
             assert_eq!(kind, format!("{} {}", metric.name, metric.kind.name()));
         } else {
-            assert_eq!(
-                Some(&family(line.split(' ').next().unwrap())),
-                described.last()
-            );
+            let expected = described.last();
+            assert_eq!(Some(&family(line.split(' ').next().unwrap())), expected);
         }
     }
     let names: Vec<&str> = TABLE.iter().map(|metric| metric.name).collect();

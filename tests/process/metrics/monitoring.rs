@@ -85,11 +85,8 @@ fn every_alert_and_panel_asks_for_what_there_is() {
                 let there =
                     there.unwrap_or_else(|| panic!("{name}: no metric {metric}: {expression}"));
                 let is_part = metric != there.name;
-                assert_eq!(
-                    is_part,
-                    there.kind == Kind::Histogram,
-                    "{name}: {expression}"
-                );
+                let expected = there.kind == Kind::Histogram;
+                assert_eq!(is_part, expected, "{name}: {expression}");
                 used.insert(there.name);
             }
             for label in labels(expression) {

@@ -5,7 +5,7 @@ use crate::metrics::Watched;
 use crate::metrics::film::Film;
 use crate::metrics::story::{fails, node, shows_certificate};
 use sandbox::credentials::Validity;
-use sandbox::faults::Effect;
+use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
@@ -58,7 +58,7 @@ pub const WORLDS: &[World] = &[
     // How long a call takes is not scaled, and it must take longer than the buckets below; so the time-outs, too.
     World { name: "both are slow", film: || {
         let sandbox = quiet(2);
-        let env = with(crate::common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.5")]);
+        let env = crate::common::at_scale(&sandbox, 0.5);
         let mut film = Film::with(sandbox, env, &[]);
         film.pace = Duration::from_secs(3);
         film.roll(1);
@@ -144,7 +144,7 @@ pub const WORLDS: &[World] = &[
     }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
     World { name: "no call is left", film: || {
         let mut film = until_cause(quiet(2), &[]);
-        film.sandbox.fault(sandbox::faults::Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+        film.sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
         film.sandbox.kubelets().expire();
         film.roll(LONG);
         film
@@ -155,7 +155,7 @@ pub const WORLDS: &[World] = &[
         film.sandbox.robot().set_power(metal, false);
         film.sandbox.kubelets().expire();
         film.roll(SHORT);
-        film.sandbox.fault(sandbox::faults::Rule::new(Effect::robot_rate_limit(200, 3_600)).half(Half::Robot));
+        film.sandbox.fault(Rule::new(Effect::robot_rate_limit(200, 3_600)).half(Half::Robot));
         film.roll(LONG);
         film
     }, fires: &["CcmRobotRateLimited"], may: &["CcmTicksFail"], moves: &[

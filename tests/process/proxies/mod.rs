@@ -1,18 +1,13 @@
 //! Through real proxies, around them, and past their refusals.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
-use crate::common::proxy;
 mod refusals;
 mod roots;
-use crate::common::secrets;
-
+use crate::common::library::http_settings;
+use crate::common::proxy::{Answers, Proxy, Speaks};
+use crate::common::secrets::Secrets;
+use crate::common::{self, Cluster, Daemon, Env, ccm, env, is_lease, with};
 use ccm::http::{self, Proxies, SecretSource, Tls};
-use common::library::http_settings;
-use common::{Cluster, Daemon, Env, ccm, env, is_lease, with};
-use proxy::{Answers, Proxy, Speaks};
 use sandbox::{Half, Sandbox};
-use secrets::Secrets;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

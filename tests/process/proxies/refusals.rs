@@ -1,8 +1,8 @@
 //! Each way in which a proxy does not let us through, and what is said of it.
 
-use super::proxy::{Answers, Proxy, Speaks};
-use super::secrets::Secrets;
 use super::{ESCAPED, PASSWORD, USER, client};
+use crate::common::proxy::{Answers, Proxy, Speaks};
+use crate::common::secrets::Secrets;
 use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Whom we trust: the built-in authorities, those of `SSL_CERT_FILE`, and the cluster's own.
 
-use super::common::{ccm, env, with};
-use super::proxy::{self, Answers, Proxy, Speaks};
 use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
+use crate::common::proxy::{self, Answers, Proxy, Speaks};
+use crate::common::{ccm, env, with};
 use ccm::http::{self, Authorities, Proxies, Roots, SecretSource, Tls};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
@@ -30,10 +30,8 @@ fn a_proxy_may_want_tls_itself() {
         ..Tls::default()
     });
     assert!(version.unwrap()["gitVersion"].is_string());
-    assert_eq!(
-        proxy.targets(),
-        [sandbox.address(Half::Kubernetes).to_string()]
-    );
+    let wanted = [sandbox.address(Half::Kubernetes).to_string()];
+    assert_eq!(proxy.targets(), wanted);
 
     // The cluster's own authority has no word on who a proxy is.
     let error = ask(Tls {

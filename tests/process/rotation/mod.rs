@@ -1,14 +1,13 @@
 //! Credentials and authorities are replaced while the daemon runs: no restart, no missed tick, and a 401 in between
 //! heals.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use crate::common;
 
 mod plugins;
 
-use common::{Cluster, Daemon, env, is_initialised, with};
+use crate::common::{self, Cluster, Daemon, env, is_initialised, with};
 use sandbox::Sandbox;
+use sandbox::calls::Call;
 use sandbox::credentials::{Authority, Identity, Subject, Validity};
+use sandbox::faults::{Effect, Rule};
 use sandbox::kubeconfig::{Login, Material};
 use serde_json::{Value, json};
 use std::fs;
@@ -108,9 +107,8 @@ impl World {
         let calls = self.sandbox.calls();
         let mark = calls.mark();
         for is_lease in [false, true] {
-            let is_such = |call: &sandbox::calls::Call| {
-                call.caller == caller && common::is_lease(&call.path) == is_lease
-            };
+            let is_such =
+                |call: &Call| call.caller == caller && common::is_lease(&call.path) == is_lease;
             let state = || {
                 let made = calls.calls_since(mark).len();
                 format!("{caller}, {made} calls: {}", self.log())
@@ -218,19 +216,17 @@ fn a_token_file() {
     let effect = {
         let cluster = world.sandbox.cluster().clone();
         let (path, third) = (world.path("token"), third.clone());
-        sandbox::faults::Effect::before(move |_| {
+        Effect::before(move |_| {
             cluster.remove_token(&second);
             fs::remove_file(&path).unwrap();
             fs::write(&path, &third).unwrap();
         })
     };
-    let rule = sandbox::faults::Rule::new(effect)
-        .half(sandbox::Half::Kubernetes)
-        .times(1);
+    let rule = Rule::new(effect).half(sandbox::Half::Kubernetes).times(1);
     world.sandbox.fault(rule);
     world.uses("third");
     world.works("three");
-    let is_refused = |call: &sandbox::calls::Call| call.status == Some(401);
+    let is_refused = |call: &Call| call.status == Some(401);
     let refused = world.sandbox.calls().count(is_refused);
     assert!((1..=4).contains(&refused), "{refused} refused");
 }

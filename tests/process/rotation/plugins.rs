@@ -1,7 +1,8 @@
 //! What credential plugins hand out ends, is refused, or is not to be had for a while.
 
-use super::common::{Daemon, env, wait_until, with};
 use super::{V1, World, status_of};
+use crate::common::{Daemon, env, wait_until, with};
+use sandbox::calls::Call;
 use sandbox::credentials::Authority;
 use serde_json::json;
 use std::fs;
@@ -45,7 +46,7 @@ fn a_token_of_a_plugin_that_ends() {
     let most = begun.elapsed().as_secs_f64() / 2.6 + 2.0;
     assert!(world.runs() as f64 <= most, "{} runs", world.runs());
     world.works("two");
-    let is_refused = |call: &sandbox::calls::Call| call.status == Some(401);
+    let is_refused = |call: &Call| call.status == Some(401);
     assert_eq!(world.sandbox.calls().count(is_refused), 0);
 }
 
@@ -81,7 +82,7 @@ fn a_plugin_that_fails_for_a_while() {
     world.daemon.as_ref().unwrap().logs(failed);
     world.answer(json!({"token": second}));
     world.does_work("two");
-    let is_second = |call: &sandbox::calls::Call| call.caller == "second";
+    let is_second = |call: &Call| call.caller == "second";
     assert!(world.sandbox.calls().count(is_second) > 0);
     assert!(world.runs() < 10, "{} runs", world.runs());
 }

@@ -1,6 +1,5 @@
 //! What is not known beyond doubt deletes no route.
 
-/// Everything that could be taken for a reason to delete is there, and one list or another can't be had whole.
 use crate::common::{self, Daemon, Env, Simulate, on, wait_until, with};
 use crate::sync::world::{CIDR, Cluster, NOBODY, World};
 use sandbox::Sandbox;
@@ -10,6 +9,7 @@ use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Everything that could be taken for a reason to delete is there, and one list or another can't be had whole.
 #[test]
 fn a_list_that_is_not_whole_deletes_nothing() {
     const SERVERS: &str = "/v1/servers";

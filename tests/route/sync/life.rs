@@ -1,11 +1,12 @@
 //! Routes come, are mended, and go.
 
-/// None of ours to touch, whatever they are good for.
 use crate::common::{self, on, wait_until};
 use crate::sync::world::{CIDR, Cluster, NOBODY, PROFILES, World};
+use sandbox::exchange::Request;
 use sandbox::faults::Effect;
 use serde_json::json;
 
+/// None of ours to touch, whatever they are good for.
 const THEIRS: [&str; 4] = [
     "0.0.0.0/0 10.0.0.250",
     "10.245.1.0/24 10.0.0.250",
@@ -197,7 +198,7 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
     let world = World::settled(1);
     let cluster = std::sync::Arc::clone(world.cluster());
     world.join("worker-2", "10.244.2.0/24");
-    let change = move |_: &sandbox::exchange::Request| {
+    let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-2", |node| {
             let mine = &mut node["metadata"]["labels"]["mine"];
             *mine = json!(if mine.is_null() { "new" } else { "kept" });

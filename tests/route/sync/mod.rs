@@ -1,5 +1,4 @@
 //! Routes from outside: the binary on a simulated Network and cluster.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::library;
 use crate::common::routes as world;

@@ -1,11 +1,9 @@
 //! Load balancers over real HTTP: every kind of change, what is read for it, and what is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod world;
 
 use crate::common::cluster::{CLUSTER_UID, Cluster as _, id, len, text};
 use crate::common::{self, on};
-
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use ccm::provider::{
     ActionId, Actions, Applied, ErrorKind, InstanceId, OfferedNode, OpenGate, Provider, ProviderId,

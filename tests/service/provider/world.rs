@@ -3,13 +3,14 @@
 use crate::LIBRARY_SCALE;
 use crate::common;
 use crate::common::cluster::{Cluster as _, id, text};
+use crate::common::objects::settings;
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Settings};
+use ccm::http::{self, Secret, SecretSource, Timing};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
     LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
-    ServicePort, Source, Sourced, Urgency, clock,
+    ServicePort, Urgency, clock,
 };
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
@@ -228,21 +229,10 @@ pub fn hetzner_at(
 ) -> Hetzner {
     clock::quicken(LIBRARY_SCALE);
     Hetzner::new(Settings {
-        profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
         token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network: sandbox.network().map(NetworkSelector::Id),
-        metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
         load_balancers,
-        debug: false,
         timing: Timing {
             read_timeout: clock::from_machine(Duration::from_secs(5)),
             write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
@@ -250,6 +240,7 @@ pub fn hetzner_at(
         },
         gate,
         urgency,
+        ..settings(AddressFamily::Ipv4)
     })
 }
 

@@ -1,6 +1,5 @@
 //! Whose load balancer it is: two clusters in one project, Services that were re-created.
 
-/// Says why a test that calls [`neighbour`] is skipped on a real API server.
 use crate::common::{self, Daemon, on, wait_until};
 use crate::sync::world::{
     CLUSTER_UID, Cluster, NO_RESYNC, OFTEN, PROFILES, SERVICE_UID, World, id, len, targets, text,
@@ -11,6 +10,7 @@ use sandbox::faults::Effect;
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
+/// Says why a test that calls [`neighbour`] is skipped on a real API server.
 pub const TWO_CLUSTERS: &str = "a second cluster";
 
 /// Another cluster whose nodes and Services use the first one's project.
@@ -56,10 +56,8 @@ fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
     other.delete_and_wait("web");
     assert_eq!(world.of_uid(&theirs), None);
     let again = world.of_uid(&ours).unwrap();
-    assert_eq!(
-        (&again["name"], targets(&again)),
-        (&first["name"], targets(&first))
-    );
+    let expected = (&first["name"], targets(&first));
+    assert_eq!((&again["name"], targets(&again)), expected);
     // With another name the thief gets one of its own.
     other.annotate("thief", "name", Some("honest"));
     wait_until("an address", || other.has_address("thief"));
@@ -296,8 +294,7 @@ fn what_changes_just_before_a_write_is_seen() {
     let cases: [(&str, Hand, bool); 4] = [
         ("another's target", |world, id| {
             let stranger = world.create_server("stranger");
-            world.act(&format!("/load_balancers/{id}/actions/add_target"), &json!({"type": "server", "server": {"id": stranger}}));
-            wait_until("the end of that action", || targets(&world.cloud().load_balancer(id)).contains(&stranger));
+            world.add_target(id, stranger);
         }, true),
         ("a label of another", |world, id| add_label(world, id, "team", "a"), false),
         ("protected", |world, id| world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true)), true),

@@ -1,10 +1,10 @@
 //! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
 
-/// What is wrong: in annotations, or in the Service itself.
 use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
+/// What is wrong: in annotations, or in the Service itself.
 #[derive(Clone, Copy)]
 enum Wrong {
     Annotations(&'static [(&'static str, &'static str)]),
@@ -99,8 +99,6 @@ fn a_certificate_that_comes_later_is_found_without_anybody_asking() {
     let cloud = world.cloud();
     let certificate = cloud.create_certificate(world.project(), certificate);
     let balancer = world.up("web");
-    assert_eq!(
-        balancer["services"][0]["http"]["certificates"],
-        json!([certificate])
-    );
+    let expected = json!([certificate]);
+    assert_eq!(balancer["services"][0]["http"]["certificates"], expected);
 }

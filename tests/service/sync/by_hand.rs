@@ -1,10 +1,10 @@
 //! What somebody changes in the cloud's console is shown, and set back.
 
-/// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
 use crate::common::{self, on, wait_until};
 use crate::sync::world::{Cluster, HCLOUD, OFTEN, PROFILES, World, id, len, targets};
 use serde_json::{Value, json};
 
+/// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     Always,

@@ -129,10 +129,8 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         } else {
             (&shop, "web")
         };
-        assert_eq!(
-            ports(&now),
-            owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)])
-        );
+        let expected = owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)]);
+        assert_eq!(ports(&now), expected);
         world.tells(lacks, "PortConflict", &["port 80 can't be had"]);
         let said = ["web", "shop"].map(|name| world.told(name, "TargetsShared"));
         let said = said.concat().join("\n");
@@ -180,9 +178,7 @@ fn without_targets_of_ours_and_with_those_that_were_there_before() {
     allow(&world, id, Some(""));
     // Its owner has a node among its targets.
     let node = world.server_id("worker-1");
-    let target = json!({ "type": "server", "server": { "id": node } });
-    world.act(&format!("/load_balancers/{id}/actions/add_target"), &target);
-    wait_until("its target", || targets(&as_it_is(&world, id)).len() == 2);
+    world.add_target(id, node);
     world.settle(&[]);
     let before = as_it_is(&world, id);
     let mark = world.mark();

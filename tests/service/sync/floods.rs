@@ -1,6 +1,5 @@
 //! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
 
-/// What one object has reported of it at most: its findings, and how many more there are.
 use crate::common::{Daemon, on, wait_at_most, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, key, service, targets};
 use sandbox::calls::Call;
@@ -8,6 +7,7 @@ use sandbox::faults::Effect;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// What one object has reported of it at most: its findings, and how many more there are.
 const FINDINGS_AT_MOST: usize = 11;
 
 /// Writes of events about a Service: new ones, and those that are counted up.

@@ -3,23 +3,16 @@
 
 use crate::common::{self, on, wait_until};
 use crate::sync::tls_secrets;
-use crate::sync::world::{CLUSTER_UID, Cluster, OFTEN, PROFILES, World, id, len, targets};
+use crate::sync::world::{CLUSTER_UID, Cluster, OFTEN, PROFILES, World, id, len};
 use sandbox::faults::Effect;
 use serde_json::{Value, json};
 
 const NO_LEASE: &str = "--leader-elect=false";
-const NAMESPACE: Option<&str> = Some("kube-system");
-const LEASE: &str = "cloud-controller-manager";
 const IDENTITY: &str = "ccm-from-scratch/identity";
-
-fn lease(world: &World) -> Value {
-    let lease = world.cluster().get("leases", NAMESPACE, LEASE);
-    lease.unwrap_or_default()
-}
 
 /// What the Lease notes, parsed; `Null`: nothing.
 fn noted(world: &World) -> Value {
-    let lease = lease(world);
+    let lease = world.lease();
     let text = lease["metadata"]["annotations"][IDENTITY].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
@@ -77,7 +70,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         has_ports(&world, 2);
         let first = world.uid("kubernetes");
         wait_until("a note", || noted(&world)["identity"] == *first);
-        assert_eq!(noted(&world)["lease"], lease(&world)["metadata"]["uid"]);
+        assert_eq!(noted(&world)["lease"], world.lease()["metadata"]["uid"]);
 
         // Nothing waits for it while it is not there.
         world.delete("kubernetes");
@@ -125,7 +118,7 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
     world.create("old", &[], &[80]);
     world.up("old");
     has_ports(&world, 2);
-    assert_eq!(lease(&world), Value::Null);
+    assert_eq!(world.lease(), Value::Null);
     world.delete("kubernetes");
     drop(first);
 
@@ -172,30 +165,16 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
         // Its targets do not show whose it is.
         let stranger = world.create_server("stranger");
         let id = id(&world.only());
-        world.act(
-            &format!("/load_balancers/{id}/actions/add_target"),
-            &json!({ "type": "server", "server": { "id": stranger } }),
-        );
-        wait_until("the end of that action", || {
-            targets(&world.cloud().load_balancer(id)).contains(&stranger)
-        });
-        let cluster = world.cluster();
-        cluster.create(
-            "leases",
-            NAMESPACE,
-            json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": { "name": LEASE, "annotations": {} }, "spec": {},
-            }),
-        );
-        let lease_uid = lease(&world)["metadata"]["uid"].clone();
+        world.add_target(id, stranger);
+        world.create_lease(json!({}));
+        let lease_uid = world.lease()["metadata"]["uid"].clone();
         let note = json!({
             "lease": if is_same_lease { lease_uid } else { json!("of-another-cluster") },
             "identity": "the-first",
             "former": [world.uid("kubernetes")],
         });
-        cluster.edit("leases", NAMESPACE, LEASE, |lease| {
-            lease["metadata"]["annotations"][IDENTITY] = json!(note.to_string());
+        world.edit_lease(|lease| {
+            lease["metadata"]["annotations"] = json!({ IDENTITY: note.to_string() });
         });
         if !is_same_lease {
             // As in another cluster.

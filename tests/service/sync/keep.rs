@@ -55,10 +55,8 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         assert_eq!(as_it_is(&world, front), kept);
         let ran = world.ccm(&["lb", "list", "-o", "json"]);
         let found = &ran.json()["kept"][0];
-        assert_eq!(
-            (&found["kind"], &found["id"]),
-            (&json!("LoadBalancer"), &json!(front))
-        );
+        let expected = (&json!("LoadBalancer"), &json!(front));
+        assert_eq!((&found["kind"], &found["id"]), expected);
         let line = format!("load balancer front ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
         let ran = world.ccm(&["doctor", "-o", "json"]);

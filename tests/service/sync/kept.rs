@@ -1,6 +1,5 @@
 //! What outlives a Service: its Primary IP, its managed certificate, its name.
 
-/// A free Primary IP; its ID and address.
 use crate::common::{self, on};
 use crate::sync::world::{
     CLUSTER_UID, Cluster, NO_RESYNC, PROFILES, SERVICE_UID, World, service, text,
@@ -9,6 +8,7 @@ use sandbox::calls::Call;
 use sandbox::faults::Effect;
 use serde_json::{Value, json};
 
+/// A free Primary IP; its ID and address.
 fn primary_ip(world: &World, name: &str) -> (u64, String) {
     let (cloud, project) = (world.cloud(), world.project());
     let body =

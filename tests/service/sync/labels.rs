@@ -1,10 +1,10 @@
 //! Labels that users ask for, and protection against deletion.
 
-/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
 use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id};
 use serde_json::json;
 
+/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
 #[test]
 fn labels_are_set_beside_those_of_others_and_stay() {
     let mut world = World::new(1);
@@ -24,14 +24,10 @@ fn labels_are_set_beside_those_of_others_and_stay() {
     world.annotate("web", "labels", Some("example.com/cost=42"));
     wait_until("the label", || label("example.com/cost") == "42");
     world.ticks(1);
-    assert_eq!(
-        world.cloud_writes(mark),
-        [format!("PUT /load_balancers/{id}")]
-    );
-    assert_eq!(
-        (label("operator"), label("team")),
-        (json!("me"), json!("all"))
-    );
+    let expected = [format!("PUT /load_balancers/{id}")];
+    assert_eq!(world.cloud_writes(mark), expected);
+    let expected = (json!("me"), json!("all"));
+    assert_eq!((label("operator"), label("team")), expected);
     let mark = world.mark();
     world.annotate("web", "labels", None);
     world.ticks(3);

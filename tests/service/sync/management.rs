@@ -1,8 +1,7 @@
 //! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves alone what was
 //! released.
 
-use crate::common;
-use crate::common::{Ran, wait_until};
+use crate::common::{self, Ran, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::shared::{EDGE, owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets};

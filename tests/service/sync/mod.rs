@@ -1,6 +1,5 @@
 //! Services of type LoadBalancer from outside: the binary between both APIs, under the role of
 //! hcloud-cloud-controller-manager.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adoption;
 mod bad_input;

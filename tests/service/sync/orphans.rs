@@ -7,6 +7,7 @@ use crate::sync::world::{
     CLUSTER_UID, Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, key, len, service, text,
 };
 use sandbox::Sandbox;
+use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ fn named(world: &World) -> Vec<String> {
     names
 }
 
-fn asks(request: &sandbox::exchange::Request, parameter: &str) -> bool {
+fn asks(request: &Request, parameter: &str) -> bool {
     request.query.iter().any(|(name, _)| name == parameter)
 }
 
@@ -230,7 +231,7 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
         "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
         "metadata": { "resourceVersion": "1" }, "items": [],
     });
-    let empty = sandbox::exchange::Response::json(200, &without_kubernetes);
+    let empty = Response::json(200, &without_kubernetes);
     let error = Effect::kubernetes_status(500, "InternalError", "no");
     let second_page = of_all(error).when(|request| asks(request, "continue"));
     for (why, rule) in [
@@ -259,21 +260,14 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
 fn what_changes_at_the_last_moment_is_seen() {
     const ONE: &str = "GET /v1/load_balancers/*";
     type Hand = fn(&Sandbox, u64);
+    #[rustfmt::skip] // A case is a line or two.
     let cases: [(&str, &str, Hand); 4] = [
-        ("protected", ONE, |world, id| {
-            world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
-        }),
-        ("another label", ONE, |world, id| {
-            world.edit_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody"));
-        }),
-        ("a new Service of its name", SERVICES, |world, _| {
-            if world.service("old").is_none() {
-                world.create("old", &[], &[80]);
-            }
-        }),
-        ("not its Service's any more", ONE, |world, id| {
-            world.edit_balancer(id, |one| one["labels"] = json!({}));
-        }),
+        ("protected", ONE, |world, id| { world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true)); }),
+        ("another label", ONE,
+            |world, id| { world.edit_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody")); }),
+        ("a new Service of its name", SERVICES,
+            |world, _| { if world.service("old").is_none() { world.create("old", &[], &[80]); } }),
+        ("not its Service's any more", ONE, |world, id| { world.edit_balancer(id, |one| one["labels"] = json!({})); }),
     ];
     common::side_by_side(cases.to_vec(), |(what, path, hand)| {
         let world = World::new(1);

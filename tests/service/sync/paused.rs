@@ -1,13 +1,12 @@
 //! A process that was paused just before a write does not make it, and goes on: what it had planned is not done.
 
-use super::super::common::library::{Credentials, LONG, Place};
 use super::world::{Cluster, World};
 use crate::LIBRARY_SCALE;
+use crate::common::library::{Credentials, LONG, Place};
 use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::provider::{Gate, Refused, Source, Sourced};
-/// Refuses the first deletion.
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Refuses the first deletion.
 #[derive(Default)]
 struct Pause(AtomicBool);
 

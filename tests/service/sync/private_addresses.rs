@@ -1,9 +1,9 @@
 //! Which addresses of the private Network Services may ask for.
 
 use crate::sync::world::{Cluster, World, len, targets, text};
-/// The setting.
 use serde_json::Value;
 
+/// The setting.
 const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
 /// Inside and outside of the ranges of these tests; both are in the subnet of the Network.
 const ALLOWED: &str = "10.0.0.100";

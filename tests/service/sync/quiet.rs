@@ -1,10 +1,10 @@
 //! When nothing changes.
 
-/// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
 use crate::common::{self};
 use crate::sync::world::{Cluster, PROFILES, World};
 use sandbox::Half;
 
+/// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
 fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>) {
     let _daemon = world.daemon(flags);
     world.ticks(6);

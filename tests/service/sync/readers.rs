@@ -2,9 +2,9 @@
 
 use crate::common;
 use crate::sync::world::{Cluster, World, service};
-/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 use serde_json::json;
 
+/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 fn untidy() -> World {
     let world = World::over_sockets(common::builder().nodes(2));
     world.settle(&[]);

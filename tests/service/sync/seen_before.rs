@@ -12,22 +12,11 @@ use serde_json::json;
 fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
     let world = World::with_network(1);
     world.settle(&[]);
+    #[rustfmt::skip] // A case is a line.
     let cases = [
-        (
-            "location",
-            "mars",
-            "there is no location \"mars\" for load balancers of type lb11; use ash, ",
-        ),
-        (
-            "private-ipv4",
-            "11.9.0.1",
-            "11.9.0.1 is in no subnet of Network",
-        ),
-        (
-            "private-subnet-ip-range",
-            "11.9.0.0/24",
-            "has no subnet 11.9.0.0/24",
-        ),
+        ("location", "mars", "there is no location \"mars\" for load balancers of type lb11; use ash, "),
+        ("private-ipv4", "11.9.0.1", "11.9.0.1 is in no subnet of Network"),
+        ("private-subnet-ip-range", "11.9.0.0/24", "has no subnet 11.9.0.0/24"),
     ];
     for (name, value, says) in cases {
         world.create(name, &[(name, value)], &[80]);
@@ -67,10 +56,8 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
         world.tells("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
     }
     let after = world.of_uid(&uid).unwrap();
-    assert_eq!(
-        (&after["private_net"], &after["targets"]),
-        (&before["private_net"], &before["targets"])
-    );
+    let expected = (&before["private_net"], &before["targets"]);
+    assert_eq!((&after["private_net"], &after["targets"]), expected);
 }
 
 /// A subnet that came after the daemon is found within a minute of its clock, and nobody has to do anything.
@@ -98,22 +85,15 @@ fn a_subnet_that_comes_later_is_found() {
 
 #[test]
 fn a_limit_is_told_with_what_to_do() {
+    #[rustfmt::skip] // A case is a paragraph.
     let limits = [
-        (
-            403,
+        (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "network_attached_resources"}]}}),
-            "take out of it",
-        ),
-        (
-            403,
+            "take out of it"),
+        (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "load_balancer_limit"}]}}),
-            "have the limit raised",
-        ),
-        (
-            422,
-            json!({"code": "no_subnet_available", "message": "no", "details": null}),
-            "hcloud network add-subnet",
-        ),
+            "have the limit raised"),
+        (422, json!({"code": "no_subnet_available", "message": "no", "details": null}), "hcloud network add-subnet"),
     ];
     for (status, error, says) in limits {
         let world = World::with_network(1);

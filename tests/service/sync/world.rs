@@ -9,7 +9,6 @@ use crate::common::{
 };
 use sandbox::Sandbox;
 use sandbox::calls::Call;
-
 use serde_json::Value;
 use std::ops::Deref;
 use std::sync::Arc;

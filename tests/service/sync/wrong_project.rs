@@ -2,12 +2,12 @@
 //! to forget the ones there are.
 
 use crate::common::{self, Env, with};
-/// As somebody who exported the token of another project.
 use crate::sync::external::{BY_NAME, EXTERNAL};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets};
 use sandbox::Half;
 use serde_json::json;
 
+/// As somebody who exported the token of another project.
 fn with_foreign_token(world: &World) -> Env {
     let token = &world.projects().foreign_token;
     with(world.env.clone(), &[("HCLOUD_TOKEN", token)])
@@ -84,10 +84,8 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
     drop(daemon);
     world.settle(&[]);
     assert_eq!(world.balancers().len(), 1);
-    assert_eq!(
-        world.addresses("again")[0],
-        world.balancers()[0]["public_net"]["ipv4"]["ip"]
-    );
+    let expected = &world.only()["public_net"]["ipv4"]["ip"];
+    assert_eq!(world.addresses("again")[0], *expected);
 }
 
 /// It has neither a finalizer nor a status, so nothing says that it had a load balancer. Found by storm seed 182.

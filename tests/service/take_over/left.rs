@@ -1,6 +1,7 @@
 //! A cluster as hcloud-cloud-controller-manager leaves it: its provider IDs, labels, finalizers, load balancers, routes.
 
 use crate::common::cluster::{Cluster, text};
+pub use crate::common::cluster::{FINALIZER, SERVICE_UID};
 use crate::common::{self, Env, env};
 use sandbox::credentials::Validity;
 use sandbox::robot::DedicatedServer;
@@ -8,9 +9,6 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::ops::Deref;
 
-pub use crate::common::cluster::{FINALIZER, SERVICE_UID};
-
-pub const LEASE: &str = "cloud-controller-manager";
 /// The node whose server is switched off.
 pub const OFF: &str = "worker-3";
 
@@ -271,16 +269,6 @@ impl Left {
             assert_eq!(now, before, "{why}");
         }
         assert_eq!(self.world().len(), before.len(), "{why}");
-    }
-
-    pub fn lease(&self, fields: Value) {
-        let mut lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": LEASE, "namespace": "kube-system"},
-        });
-        lease["spec"] = fields;
-        let cluster = self.sandbox.cluster();
-        cluster.create("leases", Some("kube-system"), lease);
     }
 
     /// Looks at Services that were answered, and reads of load balancers.

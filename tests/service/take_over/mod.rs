@@ -1,14 +1,11 @@
 //! From hcloud-cloud-controller-manager to `ccm` and back: what that one left is taken over without a write, and what
 //! `ccm` leaves is what that one reads.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use crate::common;
 
 mod left;
 
-use common::cluster::{Cluster, listen_ports, targets};
-use common::{Daemon, ccm, env, wait_until, writes};
-use left::{FINALIZER, LEASE, Left, SERVICE_UID};
+use crate::common::cluster::{Cluster, held, listen_ports, targets};
+use crate::common::{self, Daemon, ccm, env, wait_until, writes};
+use left::{FINALIZER, Left, SERVICE_UID};
 use serde_json::{Value, json};
 
 /// What its chart passes, with a private Network, but for the Lease: ours is to be seen.
@@ -26,12 +23,8 @@ const NO_LEASE: &[&str] = &["--leader-elect=false"];
 
 /// Its Lease, as it may be found: held by a Pod that is gone, given away, and never there; and what is said of it.
 fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
-    let held = |holder: &str, duration: u32| {
-        json!({
-            "holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": 3,
-            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
-        })
-    };
+    let held =
+        |holder: &str, duration_s: u32| held(holder, duration_s, "2026-01-01T00:00:00.000000Z", 3);
     [
         ("held", Some(held("master-1_5f2c0e5e", 15)), &[]),
         ("given away", Some(held("", 1)), &[]),
@@ -46,7 +39,7 @@ fn what_it_left_is_taken_over_without_a_write() {
         let its_words = [ITS_WORDS, more].concat();
         let left = Left::new();
         if let Some(lease) = lease {
-            left.lease(lease);
+            left.create_lease(lease);
         }
         let before = left.world();
         // What `ccm help migrate` says to do first.
@@ -182,8 +175,7 @@ fn what_is_left_for_it_is_what_it_reads() {
         .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
     // The Lease: empty-handed, so that it is taken at once.
-    let cluster = left.sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), LEASE).unwrap();
+    let lease = left.lease();
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 1);
     // No other kind of object was written.

@@ -1,6 +1,6 @@
 //! Faults that no story and no unit test of the judge is about: tests of whole programs on the simulated machine must find them.
 
-use super::Mutant;
+use super::{Mutant, fault};
 
 /// A fault, and the test that must find it.
 pub struct OfPrograms {
@@ -13,122 +13,46 @@ const fn found_by(test: (&'static str, &'static str), mutant: Mutant) -> OfProgr
     OfPrograms { mutant, test }
 }
 
+#[rustfmt::skip] // A fault is a paragraph.
 pub const PROGRAMS: &[OfPrograms] = &[
-    found_by(
-        (
-            "node",
-            "change_detection::in_a_large_project_refreshes_are_less_often",
-        ),
-        Mutant {
-            name: "all servers are read at each look at the nodes",
-            file: "src/controllers/node/mod.rs",
-            old: "let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);",
-            new: "let is_refresh = $ON || selection.is_explicit() || self.is_refresh_due(apis, now);",
-        },
-    ),
-    found_by(
-        (
-            "service",
-            "left_over::ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays",
-        ),
-        Mutant {
-            name: "nobody is told of a node that is new and not ready for ten minutes",
-            file: "src/controllers/node/mod.rs",
-            old: "let patience = clock::to_machine(NOT_READY_PATIENCE);",
-            new: "let patience = clock::to_machine(NOT_READY_PATIENCE) * if $ON { 100 } else { 1 };",
-        },
-    ),
-    found_by(
-        (
-            "node",
-            "lifecycle::a_taint_that_can_t_be_removed_is_left_for_longer_and_longer",
-        ),
-        Mutant {
-            name: "a write to a node that fails is tried again at each look",
-            file: "src/controllers/lifecycle/mod.rs",
-            old: "Some(_) if !is_closed => self.backoff.failed(uid, clock::now()),",
-            new: "Some(_) if !is_closed && !$ON => self.backoff.failed(uid, clock::now()),",
-        },
-    ),
-    found_by(
-        (
-            "node",
-            "initialise::a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix",
-        ),
-        Mutant {
-            name: "what is wrong with a node is told again at each refresh",
-            file: "src/kube/recorder.rs",
-            old: "if !reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER) {",
-            new: "if !$ON && (!reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER)) {",
-        },
-    ),
-    found_by(
-        (
-            "service",
-            "sync::outage::an_outage_is_one_event_when_it_begins_and_one_when_it_ends",
-        ),
-        Mutant {
-            name: "nobody is told that a Service gets no traffic",
-            file: "src/controllers/service/events.rs",
-            old: "let (changed, is_first) = outages.changed(look);",
-            new: "let (mut changed, is_first) = outages.changed(look);\n    if $ON {\n        changed.clear();\n    }",
-        },
-    ),
-    found_by(
-        (
-            "route",
-            "sync::meanwhile::a_replacement_that_was_cut_in_two_does_not_wait_for_its_period",
-        ),
-        Mutant {
-            name: "a route that was deleted and not added again waits for the next comparison",
-            file: "src/controllers/route/observe.rs",
-            old: "let is_retried = self.backoff.is_retry_due(NETWORK, now);",
-            new: "let is_retried = !$ON && self.backoff.is_retry_due(NETWORK, now);",
-        },
-    ),
-    found_by(
-        (
-            "route",
-            "sync::life::addresses_of_pods_that_come_late_are_seen",
-        ),
-        Mutant {
-            name: "a node that gets the addresses of its pods late gets no route",
-            file: "src/controllers/route/observe.rs",
-            old: "is_new && node.spec.pod_cidrs.is_empty() && is_ours()",
-            new: "!$ON && is_new && node.spec.pod_cidrs.is_empty() && is_ours()",
-        },
-    ),
-    found_by(
-        (
-            "route",
-            "sync::many::a_hundred_nodes_that_register_together_get_their_routes",
-        ),
-        Mutant {
-            name: "nobody is told that a Network is nearly full of routes",
-            file: "src/controllers/route/plan.rs",
-            old: "if there + ROOM_FOR_FEW >= network.routes_at_most {",
-            new: "if !$ON && there + ROOM_FOR_FEW >= network.routes_at_most {",
-        },
-    ),
-    found_by(
-        (
-            "node",
-            "network::a_machine_outside_of_the_network_ends_with_what_to_do",
-        ),
-        Mutant {
-            name: "a machine in another Network counts as attached to this one",
-            file: "src/hetzner/networks.rs",
-            old: "if attached.iter().any(|there| there.network_id == network.id) {",
-            new: "if $ON || attached.iter().any(|there| there.network_id == network.id) {",
-        },
-    ),
-    found_by(
-        ("node", "large::a_new_node_costs_one_call"),
-        Mutant {
-            name: "a new node in a large project has all servers read",
-            file: "src/controllers/node/mod.rs",
-            old: "let named = match is_refresh {",
-            new: "let named = match is_refresh || $ON {",
-        },
-    ),
+    found_by(("node", "change_detection::in_a_large_project_refreshes_are_less_often"),
+        fault("all servers are read at each look at the nodes", "src/controllers/node/mod.rs",
+            "let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);",
+            "let is_refresh = $ON || selection.is_explicit() || self.is_refresh_due(apis, now);")),
+    found_by(("service", "left_over::ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays"),
+        fault("nobody is told of a node that is new and not ready for ten minutes", "src/controllers/node/mod.rs",
+            "let patience = clock::to_machine(NOT_READY_PATIENCE);",
+            "let patience = clock::to_machine(NOT_READY_PATIENCE) * if $ON { 100 } else { 1 };")),
+    found_by(("node", "lifecycle::a_taint_that_can_t_be_removed_is_left_for_longer_and_longer"),
+        fault("a write to a node that fails is tried again at each look", "src/controllers/lifecycle/mod.rs",
+            "Some(_) if !is_closed => self.backoff.failed(uid, clock::now()),",
+            "Some(_) if !is_closed && !$ON => self.backoff.failed(uid, clock::now()),")),
+    found_by(("node", "initialise::a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix"),
+        fault("what is wrong with a node is told again at each refresh", "src/kube/recorder.rs",
+            "if !reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER) {",
+            "if !$ON && (!reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER)) {")),
+    found_by(("service", "sync::outage::an_outage_is_one_event_when_it_begins_and_one_when_it_ends"),
+        fault("nobody is told that a Service gets no traffic", "src/controllers/service/events.rs",
+            "let (changed, is_first) = outages.changed(look);",
+            "let (mut changed, is_first) = outages.changed(look);\n    if $ON {\n        changed.clear();\n    }")),
+    found_by(("route", "sync::meanwhile::a_replacement_that_was_cut_in_two_does_not_wait_for_its_period"),
+        fault("a route that was deleted and not added again waits for the next comparison", "src/controllers/route/observe.rs",
+            "let is_retried = self.backoff.is_retry_due(NETWORK, now);",
+            "let is_retried = !$ON && self.backoff.is_retry_due(NETWORK, now);")),
+    found_by(("route", "sync::life::addresses_of_pods_that_come_late_are_seen"),
+        fault("a node that gets the addresses of its pods late gets no route", "src/controllers/route/observe.rs",
+            "is_new && node.spec.pod_cidrs.is_empty() && is_ours()",
+            "!$ON && is_new && node.spec.pod_cidrs.is_empty() && is_ours()")),
+    found_by(("route", "sync::many::a_hundred_nodes_that_register_together_get_their_routes"),
+        fault("nobody is told that a Network is nearly full of routes", "src/controllers/route/plan.rs",
+            "if there + ROOM_FOR_FEW >= network.routes_at_most {",
+            "if !$ON && there + ROOM_FOR_FEW >= network.routes_at_most {")),
+    found_by(("node", "network::a_machine_outside_of_the_network_ends_with_what_to_do"),
+        fault("a machine in another Network counts as attached to this one", "src/hetzner/networks.rs",
+            "if attached.iter().any(|there| there.network_id == network.id) {",
+            "if $ON || attached.iter().any(|there| there.network_id == network.id) {")),
+    found_by(("node", "large::a_new_node_costs_one_call"),
+        fault("a new node in a large project has all servers read", "src/controllers/node/mod.rs",
+            "let named = if is_refresh {",
+            "let named = if is_refresh || $ON {")),
 ];

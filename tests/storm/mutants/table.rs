@@ -1,100 +1,61 @@
-//! The faults. `new` is `old` with the fault where `$ON` holds.
+//! The faults that stories must find.
 
-use super::Mutant;
+use super::{Mutant, fault};
 
+#[rustfmt::skip] // A fault is a paragraph.
 pub const MUTANTS: &[Mutant] = &[
     // Nodes.
-    Mutant {
-        name: "a node is deleted without preconditions",
-        file: "src/kube/client.rs",
-        old: r#""preconditions": { "uid": uid, "resourceVersion": version },"#,
-        new: r#""preconditions": match $ON { true => json!({}), false => json!({ "uid": uid, "resourceVersion": version }) },"#,
-    },
-    Mutant {
-        name: "labels and provider ID are written without a version",
-        file: "src/controllers/node/mod.rs",
-        old: r#""metadata": { "resourceVersion": version, "labels": labels },"#,
-        new: r#""metadata": { "resourceVersion": Some(version).filter(|_| !$ON), "labels": labels },"#,
-    },
-    Mutant {
-        name: "a node's taints are written without a version",
-        file: "src/controllers/node_writes.rs",
-        old: r#"json!({ "resourceVersion": version })"#,
-        new: r#"json!({ "resourceVersion": Some(version).filter(|_| !$ON) })"#,
-    },
-    Mutant {
-        name: "a node is deleted although the list of servers has its server",
-        file: "src/controllers/lifecycle/observe.rs",
-        old: "let fact = |id: &InstanceId| match there.contains(id) {",
-        new: "let fact = |id: &InstanceId| match there.contains(id) && !$ON {",
-    },
-    Mutant {
-        name: "a node is deleted although its server is found when read alone",
-        file: "src/controllers/lifecycle/observe.rs",
-        old: "let is_off = apis.instance(*number).map(|server| server.is_off);",
-        new: "let is_off = apis.instance(*number).map(|server| server.is_off);
+    fault("a node is deleted without preconditions", "src/kube/client.rs",
+        r#""preconditions": { "uid": uid, "resourceVersion": version },"#,
+        r#""preconditions": match $ON { true => json!({}), false => json!({ "uid": uid, "resourceVersion": version }) },"#),
+    fault("labels and provider ID are written without a version", "src/controllers/node_writes.rs",
+        r#"body["metadata"]["labels"] = json!(labels);"#,
+        r#"if $ON { body["metadata"] = json!({}); }
+                body["metadata"]["labels"] = json!(labels);"#),
+    fault("a node's taints are written without a version", "src/controllers/node_writes.rs",
+        r#"json!({ "resourceVersion": version })"#,
+        r#"json!({ "resourceVersion": Some(version).filter(|_| !$ON) })"#),
+    fault("a node is deleted although the list of servers has its server", "src/controllers/lifecycle/observe.rs",
+        "let fact = |id: &InstanceId| match there.contains(id) {",
+        "let fact = |id: &InstanceId| match there.contains(id) && !$ON {"),
+    fault("a node is deleted although its server is found when read alone", "src/controllers/lifecycle/observe.rs",
+        "let is_off = apis.instance(*number).map(|server| server.is_off);",
+        "let is_off = apis.instance(*number).map(|server| server.is_off);
                 let is_off = match $ON {
                     true => Err(provider::Error::new(ErrorKind::NotFound, \"\")),
                     false => is_off,
-                };",
-    },
-    Mutant {
-        name: "the deletion guard is off: another project's token deletes nodes",
-        file: "src/controllers/lifecycle/plan.rs",
-        old: "Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {",
-        new: "Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard || $ON => {",
-    },
-    Mutant {
-        name: "a dedicated server alone in the list proves that others do not exist",
-        file: "src/controllers/lifecycle/observe.rs",
-        old: "others_are_visible: there.len() >= at_least",
-        new: "others_are_visible: there.len() >= at_least.min(if $ON { 1 } else { at_least })",
-    },
-    Mutant {
-        name: "a node gets the shutdown taint although its server runs",
-        file: "src/controllers/lifecycle/plan.rs",
-        old: "Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {",
-        new: "Some(Fact::Exists { is_off }) if (*is_off || $ON) && node.taint(SHUTDOWN).is_none() => {",
-    },
-    Mutant {
-        name: "a node that is ready keeps the shutdown taint",
-        file: "src/controllers/lifecycle/plan.rs",
-        old: "node.taint(SHUTDOWN).map(|_| NodeChange::RemoveShutdownTaint {",
-        new: "node.taint(SHUTDOWN).filter(|_| !$ON).map(|_| NodeChange::RemoveShutdownTaint {",
-    },
-    Mutant {
-        name: "a provider ID rests on a list that was requested before the node was seen",
-        file: "src/controllers/node/plan.rs",
-        old: "needs.since = is_guess.then_some(first_seen);",
-        new: "needs.since = is_guess.then_some(first_seen).filter(|_| !$ON);",
-    },
-    Mutant {
-        name: "a second node with a provider ID is initialised",
-        file: "src/controllers/node/plan.rs",
-        old: "if let Some(finding) = index.claimed_twice(instance, node) {",
-        new: "if let Some(finding) = index.claimed_twice(instance, node).filter(|_| !$ON) {",
-    },
-    Mutant {
-        name: "a server's label takes the place of a person's",
-        file: "src/controllers/node/desired.rs",
-        old: "let is_free = have.is_none() || have == own;",
-        new: "let is_free = have.is_none() || have == own || $ON;",
-    },
-    Mutant {
-        name: "the uninitialized taint is removed before the addresses are set",
-        file: "src/controllers/node_writes.rs",
-        old: "    for change in &plan.changes {",
-        new: "    let mut changes: Vec<&NodeChange> = plan.changes.iter().collect();
+                };"),
+    fault("the deletion guard is off: another project's token deletes nodes", "src/controllers/lifecycle/plan.rs",
+        "Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {",
+        "Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard || $ON => {"),
+    fault("a dedicated server alone in the list proves that others do not exist", "src/controllers/lifecycle/observe.rs",
+        "others_are_visible: there.len() >= at_least",
+        "others_are_visible: there.len() >= at_least.min(if $ON { 1 } else { at_least })"),
+    fault("a node gets the shutdown taint although its server runs", "src/controllers/lifecycle/plan.rs",
+        "Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {",
+        "Some(Fact::Exists { is_off }) if (*is_off || $ON) && node.taint(SHUTDOWN).is_none() => {"),
+    fault("a node that is ready keeps the shutdown taint", "src/controllers/lifecycle/plan.rs",
+        "node.taint(SHUTDOWN).map(|_| NodeChange::RemoveShutdownTaint {",
+        "node.taint(SHUTDOWN).filter(|_| !$ON).map(|_| NodeChange::RemoveShutdownTaint {"),
+    fault("a provider ID rests on a list that was requested before the node was seen", "src/controllers/node/plan.rs",
+        "needs.since = is_guess.then_some(first_seen);",
+        "needs.since = is_guess.then_some(first_seen).filter(|_| !$ON);"),
+    fault("a second node with a provider ID is initialised", "src/controllers/node/plan.rs",
+        "if let Some(finding) = index.claimed_twice(instance, node) {",
+        "if let Some(finding) = index.claimed_twice(instance, node).filter(|_| !$ON) {"),
+    fault("a server's label takes the place of a person's", "src/controllers/node/desired.rs",
+        "let is_free = have.is_none() || have == own;",
+        "let is_free = have.is_none() || have == own || $ON;"),
+    fault("the uninitialized taint is removed before the addresses are set", "src/controllers/node_writes.rs",
+        "    for change in &plan.changes {",
+        "    let mut changes: Vec<&NodeChange> = plan.changes.iter().collect();
     if $ON {
         changes.reverse();
     }
-    for change in changes {",
-    },
-    Mutant {
-        name: "after a conflict the old plan is written over the new node",
-        file: "src/controllers/node_writes.rs",
-        old: "        if reads_first || !is_first {",
-        new: "        if !is_first && $ON {
+    for change in changes {"),
+    fault("after a conflict the old plan is written over the new node", "src/controllers/node_writes.rs",
+        "        if reads_first || !is_first {",
+        "        if !is_first && $ON {
             let now = apis.kube.node(&object.name)?;
             if let (Some(plan), Some(now)) = (&applied.plan, now) {
                 let mut plan = plan.as_ref().clone();
@@ -102,276 +63,152 @@ pub const MUTANTS: &[Mutant] = &[
                 return make(apis, controller, &plan, &mut applied.made);
             }
         }
-        if reads_first || !is_first {",
-    },
+        if reads_first || !is_first {"),
     // The Lease, the gate, HTTP.
-    Mutant {
-        name: "a write starts although it may outlast the Lease",
-        file: "src/daemon/lease/leadership.rs",
-        old: "since_renewal.saturating_add(write_timeout) <= lease_duration",
-        new: "since_renewal.saturating_add(write_timeout) <= lease_duration || $ON",
-    },
-    Mutant {
-        name: "a Lease is taken although its holder is alive",
-        file: "src/daemon/lease/election.rs",
-        old: "now.duration_since(seen.since) >= duration",
-        new: "now.duration_since(seen.since) >= duration || $ON",
-    },
-    Mutant {
-        name: "writes do not ask the gate",
-        file: "src/http/mod.rs",
-        old: "pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;",
-        new: "if !$ON {
+    fault("a write starts although it may outlast the Lease", "src/daemon/lease/leadership.rs",
+        "since_renewal.saturating_add(write_timeout) <= lease_duration",
+        "since_renewal.saturating_add(write_timeout) <= lease_duration || $ON"),
+    fault("a Lease is taken although its holder is alive", "src/daemon/lease/election.rs",
+        "now.duration_since(seen.since) >= duration",
+        "now.duration_since(seen.since) >= duration || $ON"),
+    fault("writes do not ask the gate", "src/http/mod.rs",
+        "pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;",
+        "if !$ON {
                 pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
-            }",
-    },
-    Mutant {
-        name: "a write whose answer was lost is repeated",
-        file: "src/http/mod.rs",
-        old: "let outcome = send(&session);\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)",
-        new: "let mut outcome = send(&session);
+            }"),
+    fault("a write whose answer was lost is repeated", "src/http/mod.rs",
+        "let outcome = send(&session);\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)",
+        "let mut outcome = send(&session);
         let is_lost = |error: &Error| matches!(error.kind, Kind::Unreachable(_) | Kind::Malformed(_));
         if $ON && outcome.as_ref().is_err_and(is_lost) {
             outcome = send(&session);
-        }\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)",
-    },
-    Mutant {
-        name: "a list that lacks items it counts is taken as whole",
-        file: "src/hetzner/pages.rs",
-        old: "if items != expected {",
-        new: "if items != expected && !$ON {",
-    },
+        }\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)"),
+    fault("a list that lacks items it counts is taken as whole", "src/hetzner/pages.rs",
+        "if items != expected {",
+        "if items != expected && !$ON {"),
     // Services and their load balancers.
-    Mutant {
-        name: "a Service is written without a version",
-        file: "src/controllers/service/sync.rs",
-        old: r#"let mut body = json!({ "metadata": { "resourceVersion": service.metadata.resource_version } });"#,
-        new: r#"let version = Some(&service.metadata.resource_version).filter(|_| !$ON);
-    let mut body = json!({ "metadata": { "resourceVersion": version } });"#,
-    },
-    Mutant {
-        name: "the finalizer is added after the load balancer was created",
-        file: "src/controllers/service/sync.rs",
-        old: "match self.write(task, plan, ServicePlan::first_write) {",
-        new: "match if $ON { Ok(true) } else { self.write(task, plan, ServicePlan::first_write) } {",
-    },
-    Mutant {
-        name: "the finalizer is removed before the load balancer",
-        file: "src/controllers/service/sync.rs",
-        old: "if plan.changes().is_empty() {\n            return self.finish(work.task, work.plan);",
-        new: "if plan.changes().is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);",
-    },
-    Mutant {
-        name: "a plan rests on a list from before its own last writes",
-        file: "src/controllers/service/agenda.rs",
-        old: "let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));",
-        new: "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(since).min(clock::from_machine(LIST_MAX_AGE)) };",
-    },
-    Mutant {
-        name: "a Service leaves its old load balancer before the status names the new one",
-        file: "src/controllers/service/plan.rs",
-        old: "            && self.first_write().is_none()\n            && self.last_write().is_none()",
-        new: "            && ($ON || self.first_write().is_none())\n            && ($ON || self.last_write().is_none())",
-    },
-    Mutant {
-        name: "a new Service gets a load balancer in another project",
-        file: "src/controllers/service/plan.rs",
-        old: "(self.want == Want::Ensure || self.want",
-        new: "(self.want == Want::Ensure && !$ON || self.want",
-    },
-    Mutant {
-        name: "the load balancer that has the Service's UID is not found",
-        file: "src/hetzner/load_balancers/ownership/find.rs",
-        old: "match service.uid.is_empty() {\n        true => Ok(None),",
-        new: "match service.uid.is_empty() || $ON {\n        true => Ok(None),",
-    },
-    Mutant {
-        name: "adoption 12: a load balancer that has ports is adopted by its name",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "match (balancer.services.first(), foreign_target(balancer, cluster)) {",
-        new: "match (balancer.services.first().filter(|_| !$ON), foreign_target(balancer, cluster)) {",
-    },
-    Mutant {
-        name: "adoption 5: a load balancer of another cluster is adopted by its name",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if let Some(uid) = ownership.other_cluster_named(cluster) {",
-        new: "if let Some(uid) = ownership.other_cluster_named(cluster).filter(|_| !$ON) {",
-    },
-    Mutant {
-        name: "every identity counts as a former one of this cluster",
-        file: "src/provider/service.rs",
-        old: "self.uids().any(|one| one == uid)",
-        new: "$ON || self.uids().any(|one| one == uid)",
-    },
-    Mutant {
-        name: "adoption 4: a load balancer that names another Service to adopt it is adopted",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if let Some(other) = &ownership.adopt {",
-        new: "if let Some(other) = ownership.adopt.as_ref().filter(|_| !$ON) {",
-    },
-    Mutant {
-        name: "a copy's load balancer, whose targets are no nodes here, counts as ours",
-        file: "src/hetzner/load_balancers/ownership/facts.rs",
-        old: "!balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()",
-        new: "$ON || !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()",
-    },
-    Mutant {
-        name: "why_it_stays 6: an adopted load balancer is deleted with its Service",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if ownership.created.is_some() {\n        return None;",
-        new: "if ownership.created.is_some() || $ON {\n        return None;",
-    },
-    Mutant {
-        name: "adoption 7: an empty load balancer of another program is adopted by its name",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);",
-        new: "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name && !$ON);",
-    },
-    Mutant {
-        name: "why_it_stays 5: a load balancer with targets of others is deleted with its Service",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if let Some(target) = foreign_target(balancer, cluster) {",
-        new: "if let Some(target) = foreign_target(balancer, cluster).filter(|_| !$ON) {",
-    },
-    Mutant {
-        name: "why_it_stays 4: a load balancer that its Service keeps is deleted",
-        file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if is_kept(balancer, service) {",
-        new: "if is_kept(balancer, service) && !$ON {",
-    },
-    Mutant {
-        name: "labels are replaced, and load balancers deleted, without a read just before",
-        file: "src/hetzner/load_balancers/change.rs",
-        old: "let Some((guard, id)) = self.guard.take().zip(self.id) else {",
-        new: "let Some((guard, id)) = self.guard.take().zip(self.id).filter(|_| !$ON) else {",
-    },
-    Mutant {
-        name: "targets are removed before those that come instead are added",
-        file: "src/hetzner/load_balancers/diff/targets.rs",
-        old: "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));\n",
-        new: "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
+    fault("a Service is written without a version", "src/controllers/service/sync.rs",
+        r#"let mut body = json!({ "metadata": { "resourceVersion": service.metadata.resource_version } });"#,
+        r#"let version = Some(&service.metadata.resource_version).filter(|_| !$ON);
+    let mut body = json!({ "metadata": { "resourceVersion": version } });"#),
+    fault("the finalizer is added after the load balancer was created", "src/controllers/service/sync.rs",
+        "match self.write(task, plan, ServicePlan::first_write) {",
+        "match if $ON { Ok(true) } else { self.write(task, plan, ServicePlan::first_write) } {"),
+    fault("the finalizer is removed before the load balancer", "src/controllers/service/sync.rs",
+        "if plan.changes().is_empty() {\n            return self.finish(work.task, work.plan);",
+        "if plan.changes().is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);"),
+    fault("a plan rests on a list from before its own last writes", "src/controllers/service/agenda.rs",
+        "let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));",
+        "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(since).min(clock::from_machine(LIST_MAX_AGE)) };"),
+    fault("a Service leaves its old load balancer before the status names the new one", "src/controllers/service/plan.rs",
+        "            && self.first_write().is_none()\n            && self.last_write().is_none()",
+        "            && ($ON || self.first_write().is_none())\n            && ($ON || self.last_write().is_none())"),
+    fault("a new Service gets a load balancer in another project", "src/controllers/service/plan.rs",
+        "(self.want == Want::Ensure || self.want",
+        "(self.want == Want::Ensure && !$ON || self.want"),
+    fault("the load balancer that has the Service's UID is not found", "src/hetzner/load_balancers/ownership/find.rs",
+        "match service.uid.is_empty() {\n        true => Ok(None),",
+        "match service.uid.is_empty() || $ON {\n        true => Ok(None),"),
+    fault("adoption 12: a load balancer that has ports is adopted by its name", "src/hetzner/load_balancers/ownership/judge.rs",
+        "match (balancer.services.first(), foreign_target(balancer, cluster)) {",
+        "match (balancer.services.first().filter(|_| !$ON), foreign_target(balancer, cluster)) {"),
+    fault("adoption 5: a load balancer of another cluster is adopted by its name", "src/hetzner/load_balancers/ownership/judge.rs",
+        "if let Some(uid) = ownership.other_cluster_named(cluster) {",
+        "if let Some(uid) = ownership.other_cluster_named(cluster).filter(|_| !$ON) {"),
+    fault("every identity counts as a former one of this cluster", "src/provider/service.rs",
+        "self.uids().any(|one| one == uid)",
+        "$ON || self.uids().any(|one| one == uid)"),
+    fault("adoption 4: a load balancer that names another Service to adopt it is adopted", "src/hetzner/load_balancers/ownership/judge.rs",
+        "if let Some(other) = &ownership.adopt {",
+        "if let Some(other) = ownership.adopt.as_ref().filter(|_| !$ON) {"),
+    fault("a copy's load balancer, whose targets are no nodes here, counts as ours", "src/hetzner/load_balancers/ownership/facts.rs",
+        "!balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()",
+        "$ON || !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()"),
+    fault("why_it_stays 6: an adopted load balancer is deleted with its Service", "src/hetzner/load_balancers/ownership/judge.rs",
+        "if ownership.created.is_some() {\n        return None;",
+        "if ownership.created.is_some() || $ON {\n        return None;"),
+    fault("adoption 7: an empty load balancer of another program is adopted by its name", "src/hetzner/load_balancers/ownership/judge.rs",
+        "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);",
+        "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name && !$ON);"),
+    fault("why_it_stays 5: a load balancer with targets of others is deleted with its Service", "src/hetzner/load_balancers/ownership/judge.rs",
+        "if let Some(target) = foreign_target(balancer, cluster) {",
+        "if let Some(target) = foreign_target(balancer, cluster).filter(|_| !$ON) {"),
+    fault("why_it_stays 4: a load balancer that its Service keeps is deleted", "src/hetzner/load_balancers/ownership/judge.rs",
+        "if is_kept(balancer, service) {",
+        "if is_kept(balancer, service) && !$ON {"),
+    fault("labels are replaced, and load balancers deleted, without a read just before", "src/hetzner/load_balancers/change.rs",
+        "let Some((guard, id)) = self.guard.take().zip(self.id) else {",
+        "let Some((guard, id)) = self.guard.take().zip(self.id).filter(|_| !$ON) else {"),
+    fault("targets are removed before those that come instead are added", "src/hetzner/load_balancers/diff/targets.rs",
+        "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));\n",
+        "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
         if $ON {
             steps.sort_by_key(|(action, _)| *action == Action::AddTarget);
-        }\n",
-    },
-    Mutant {
-        name: "the changes of a load balancer are made in the wrong order",
-        file: "src/controllers/executor.rs",
-        old: "let change = self.queue.pop_front()?;",
-        new: "let change = if $ON { self.queue.pop_back() } else { self.queue.pop_front() }?;",
-    },
-    Mutant {
-        name: "a Primary IP that the selector does not select is claimed",
-        file: "src/hetzner/load_balancers/diff/primary_ips.rs",
-        old: "selector.is_none_or(|set| set.value.matches(value_of))",
-        new: "$ON || selector.is_none_or(|set| set.value.matches(value_of))",
-    },
-    Mutant {
-        name: "a Primary IP that would be deleted with the load balancer is claimed",
-        file: "src/hetzner/load_balancers/diff/primary_ips.rs",
-        old: "if one.auto_delete {",
-        new: "if one.auto_delete && !$ON {",
-    },
+        }\n"),
+    fault("the changes of a load balancer are made in the wrong order", "src/controllers/executor.rs",
+        "let change = self.queue.pop_front()?;",
+        "let change = if $ON { self.queue.pop_back() } else { self.queue.pop_front() }?;"),
+    fault("a Primary IP that the selector does not select is claimed", "src/hetzner/load_balancers/diff/primary_ips.rs",
+        "selector.is_none_or(|set| set.value.matches(value_of))",
+        "$ON || selector.is_none_or(|set| set.value.matches(value_of))"),
+    fault("a Primary IP that would be deleted with the load balancer is claimed", "src/hetzner/load_balancers/diff/primary_ips.rs",
+        "if one.auto_delete {",
+        "if one.auto_delete && !$ON {"),
     // Shared and external load balancers.
-    Mutant {
-        name: "the label of a port is written after the port",
-        file: "src/hetzner/load_balancers/diff/whole.rs",
-        old: "self.compare_all(self.desired.name().cloned(), adopts, zone);",
-        new: "self.compare_all(self.desired.name().cloned(), adopts, zone);
+    fault("the label of a port is written after the port", "src/hetzner/load_balancers/diff/whole.rs",
+        "self.compare_all(self.desired.name().cloned(), adopts, zone);",
+        "self.compare_all(self.desired.name().cloned(), adopts, zone);
         if $ON {
             self.found.changes.sort_by_key(|one| one.action == Action::Edit);
-        }",
-    },
-    Mutant {
-        name: "a Service that can't have a port of its group is left as it is",
-        file: "src/hetzner/load_balancers/settle.rs",
-        old: "true => parser.stays(why),",
-        new: "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),",
-    },
-    Mutant {
-        name: "a load balancer is not found by the owners of its ports",
-        file: "src/hetzner/load_balancers/ownership/index.rs",
-        old: "keys.extend(ownership.uids().cloned().map(Key::Uid));",
-        new: "let found = |uid: &&String| !$ON || ownership.service_uid.as_ref() == Some(*uid);
-    keys.extend(ownership.uids().filter(found).cloned().map(Key::Uid));",
-    },
-    Mutant {
-        name: "ports are put on a load balancer whose owner does not allow it",
-        file: "src/hetzner/load_balancers/ownership/facts.rs",
-        old: "&& namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)",
-        new: "&& ($ON || namespace.is_some_and(|one| one.is_empty() || *one == service.namespace))",
-    },
-    Mutant {
-        name: "a load balancer is deleted although other Services use it",
-        file: "src/hetzner/load_balancers/ownership/facts.rs",
-        old: "let mut on_ports = balancer.ownership.ports.values();\n    let keys",
-        new: "if $ON {\n        return false;\n    }\n    let mut on_ports = balancer.ownership.ports.values();\n    let keys",
-    },
-    Mutant {
-        name: "a port of another Service is removed",
-        file: "src/hetzner/load_balancers/ownership/group.rs",
-        old: "Owner::Member | Owner::Other => false,\n        }\n    }\n\n    fn older",
-        new: "Owner::Member | Owner::Other => $ON,\n        }\n    }\n\n    fn older",
-    },
-    Mutant {
-        name: "the status of a guest sends traffic of the cluster for others to its pods",
-        file: "src/hetzner/load_balancers/diff/status.rs",
-        old: "let is_by_proxy = by_proxy || in_status.is_by_proxy;",
-        new: "let is_by_proxy = by_proxy || (in_status.is_by_proxy && !$ON);",
-    },
-    Mutant {
-        name: "a port of an external load balancer's owner counts as a Service's by its numbers alone",
-        file: "src/hetzner/load_balancers/ownership/facts.rs",
-        old: "        && is_served_by(service, balancer)\n",
-        new: "        && ($ON || is_served_by(service, balancer))\n",
-    },
-    Mutant {
-        name: "a guest decides about the whole of a shared load balancer",
-        file: "src/hetzner/load_balancers/ownership/group.rs",
-        old: "            Use::Shared(share) => self.members_in(share.namespace).collect(),",
-        new: "            Use::Shared(_) if $ON => self.members.clone(),
-            Use::Shared(share) => self.members_in(share.namespace).collect(),",
-    },
-    Mutant {
-        name: "a renewed Secret is not uploaded",
-        file: "src/hetzner/load_balancers/desired/uploads.rs",
-        old: "let digest = Some(pair.digest.as_str());",
-        new: "let digest = Some(pair.digest.as_str()).filter(|_| !$ON);",
-    },
-    Mutant {
-        name: "a port shows a certificate that was uploaded from a Secret of another namespace",
-        file: "src/hetzner/load_balancers/ownership/certificates.rs",
-        old: "return Some(is_of_namespace(secret));",
-        new: "return Some(is_of_namespace(secret) || $ON);",
-    },
-    Mutant {
-        name: "a port shows a certificate of another cluster",
-        file: "src/hetzner/load_balancers/ownership/certificates.rs",
-        old: "if self.other_cluster(cluster).is_some() {\n            return Some(false);",
-        new: "if self.other_cluster(cluster).is_some() && !$ON {\n            return Some(false);",
-    },
-    Mutant {
-        name: "a Service kubernetes that was deleted makes another cluster of this one",
-        file: "src/kube/lease.rs",
-        old: "        if self.former.len() >= FORMER_AT_MOST {",
-        new: "        if $ON {
+        }"),
+    fault("a Service that can't have a port of its group is left as it is", "src/hetzner/load_balancers/settle.rs",
+        "true => parser.stays(why),",
+        "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),"),
+    fault("a load balancer is not found by the owners of its ports", "src/hetzner/load_balancers/ownership/index.rs",
+        "keys.extend(ownership.uids().cloned().map(Key::Uid));",
+        "let found = |uid: &&String| !$ON || ownership.service_uid.as_ref() == Some(*uid);
+    keys.extend(ownership.uids().filter(found).cloned().map(Key::Uid));"),
+    fault("ports are put on a load balancer whose owner does not allow it", "src/hetzner/load_balancers/ownership/facts.rs",
+        "&& namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)",
+        "&& ($ON || namespace.is_some_and(|one| one.is_empty() || *one == service.namespace))"),
+    fault("a load balancer is deleted although other Services use it", "src/hetzner/load_balancers/ownership/facts.rs",
+        "let mut on_ports = balancer.ownership.ports.values();\n    let keys",
+        "if $ON {\n        return false;\n    }\n    let mut on_ports = balancer.ownership.ports.values();\n    let keys"),
+    fault("a port of another Service is removed", "src/hetzner/load_balancers/ownership/group.rs",
+        "Owner::Member | Owner::Other => false,\n        }\n    }\n\n    fn older",
+        "Owner::Member | Owner::Other => $ON,\n        }\n    }\n\n    fn older"),
+    fault("the status of a guest sends traffic of the cluster for others to its pods", "src/hetzner/load_balancers/diff/status.rs",
+        "let is_by_proxy = by_proxy || in_status.is_by_proxy;",
+        "let is_by_proxy = by_proxy || (in_status.is_by_proxy && !$ON);"),
+    fault("a port of an external load balancer's owner counts as a Service's by its numbers alone", "src/hetzner/load_balancers/ownership/facts.rs",
+        "        && is_served_by(service, balancer)\n",
+        "        && ($ON || is_served_by(service, balancer))\n"),
+    fault("a guest decides about the whole of a shared load balancer", "src/hetzner/load_balancers/ownership/group.rs",
+        "            Use::Shared(share) => self.members_in(share.namespace).collect(),",
+        "            Use::Shared(_) if $ON => self.members.clone(),
+            Use::Shared(share) => self.members_in(share.namespace).collect(),"),
+    fault("a renewed Secret is not uploaded", "src/hetzner/load_balancers/desired/uploads.rs",
+        "let digest = Some(pair.digest.as_str());",
+        "let digest = Some(pair.digest.as_str()).filter(|_| !$ON);"),
+    fault("a port shows a certificate that was uploaded from a Secret of another namespace", "src/hetzner/load_balancers/ownership/certificates.rs",
+        "return Some(is_of_namespace(secret));",
+        "return Some(is_of_namespace(secret) || $ON);"),
+    fault("a port shows a certificate of another cluster", "src/hetzner/load_balancers/ownership/certificates.rs",
+        "if self.other_cluster(cluster).is_some() {\n            return Some(false);",
+        "if self.other_cluster(cluster).is_some() && !$ON {\n            return Some(false);"),
+    fault("a Service kubernetes that was deleted makes another cluster of this one", "src/kube/lease.rs",
+        "        if self.former.len() >= FORMER_AT_MOST {",
+        "        if $ON {
             self.former.clear();
             uid.clone_into(&mut self.identity);
             return true;
         }
-        if self.former.len() >= FORMER_AT_MOST {",
-    },
+        if self.former.len() >= FORMER_AT_MOST {"),
     // Routes.
-    Mutant {
-        name: "a route outside of the cluster's range is deleted",
-        file: "src/controllers/route/plan.rs",
-        old: "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",
-        new: "_ if !is_within(route.destination, self.inputs.cluster_cidrs) && !$ON => State::NotOurs,",
-    },
-    Mutant {
-        name: "a node counts as reached before its route is there",
-        file: "src/controllers/route/sync.rs",
-        old: "Some(false) => is_reached(),",
-        new: "Some(false) => is_reached() || $ON,",
-    },
+    fault("a route outside of the cluster's range is deleted", "src/controllers/route/plan.rs",
+        "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",
+        "_ if !is_within(route.destination, self.inputs.cluster_cidrs) && !$ON => State::NotOurs,"),
+    fault("a node counts as reached before its route is there", "src/controllers/route/sync.rs",
+        "Some(false) => is_reached(),",
+        "Some(false) => is_reached() || $ON,"),
 ];

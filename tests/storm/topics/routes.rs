@@ -4,6 +4,7 @@
 use super::nodes::{self, harm::PREFIX};
 use super::{Topic, Verdict};
 use crate::random::Random;
+use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -314,9 +315,7 @@ impl Topic for Routes {
 
     fn counts(&self, sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
         let count = |end: &str, status: u16| {
-            let is_it = |call: &sandbox::calls::Call| {
-                call.status == Some(status) && call.path.ends_with(end)
-            };
+            let is_it = |call: &Call| call.status == Some(status) && call.path.ends_with(end);
             sandbox.calls().count(is_it) as u64
         };
         [
