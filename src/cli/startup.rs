@@ -84,7 +84,7 @@ pub(super) fn parse(
     terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
-        shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
+        shown.any(|one| problem.is_about(one.setting) && !one.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
         Command::Doctor | Command::Status => problem.usage,
@@ -332,10 +332,11 @@ pub(super) fn is_set_here(variable: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::variables::HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL;
 
     #[test]
     fn settings_that_stand_in_other_objects() {
-        let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
+        let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) = (
             "the variables of whole other objects",
             format!("{proxy} (in a Secret)"),

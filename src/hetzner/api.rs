@@ -5,6 +5,7 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
+use crate::provider::variables::HCLOUD_ENDPOINT;
 use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, calls, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -257,7 +258,7 @@ fn always_there(error: provider::Error) -> provider::Error {
     match error.kind {
         ErrorKind::NotFound => provider::Error::new(
             ErrorKind::Misconfigured,
-            format!("{error}; is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
+            format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?"),
         ),
         _ => error,
     }

@@ -28,7 +28,7 @@ pub use request::{
     percent_encoded,
 };
 pub use secret::{Secret, redact, without_known_secrets};
-pub use tls::{Roots, Tls, TlsSource};
+pub use tls::{Roots, Tls, TlsSource, without_tls};
 pub use transport::apart;
 
 use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};

@@ -21,6 +21,7 @@ mod route;
 mod service;
 mod source;
 mod tasks;
+pub mod variables;
 mod waits;
 
 pub use clock::{LARGEST_DRIFT, Moment};

@@ -8,6 +8,7 @@ use super::hccm_compat::{self, IGNORED_FLAGS, Use};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Kind, Setting};
 use super::table::{self, TABLE};
+use crate::provider::variables::{HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::text::nearest;
 use crate::text::one_of;
 use lexopt::Arg;
@@ -229,9 +230,10 @@ impl ArgsParser {
         let takes_value = known.is_some_and(Known::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
-            _ if is_secret => "unknown flag; a secret on the command line could be read by every \
-                               user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
-                .to_owned(),
+            _ if is_secret => format!(
+                "unknown flag; a secret on the command line could be read by every user of this machine, set \
+                 {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} instead"
+            ),
             (Some(setting), _) => self.only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
             _ if hccm_compat::by_name(name).is_some() => self.only_for(&[Command::Run]),

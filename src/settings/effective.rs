@@ -320,13 +320,6 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
     Ok(paths)
 }
 
-impl Effective {
-    /// Is the problem about this setting?
-    pub fn is_about(&self, problem: &Problem) -> bool {
-        self.setting.names().any(|name| name == problem.setting)
-    }
-}
-
 impl DaemonSettings {
     /// Its flags, else its first variable. Files that its variables name can't be read from here.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {

@@ -69,7 +69,7 @@ fn body(setting: &Setting) -> String {
 
 fn described(variable: &Variable) -> String {
     match variable {
-        Variable::Value(name) => (*name).to_owned(),
+        Variable::Value(name) => name.to_string(),
         Variable::File(name) => format!("{name} (path of a file)"),
         Variable::Older(name) => format!("{name} (older name)"),
     }
@@ -94,7 +94,7 @@ fn row(setting: &Setting) -> String {
     }
     let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
     let variable = |one: &Variable| match one {
-        Variable::Older(name) => format!("{} (older name)", code(name)),
+        Variable::Older(name) => format!("{} (older name)", code(name.text())),
         other => code(other.name()),
     };
     let variables: Vec<String> = setting.variables.iter().map(variable).collect();

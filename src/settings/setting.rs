@@ -1,5 +1,6 @@
 //! What a row of the table of settings says.
 
+use crate::provider::variables::VariableName;
 use crate::text::named;
 
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
@@ -43,11 +44,11 @@ pub(super) struct Flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// Holds the value.
-    Value(&'static str),
+    Value(VariableName),
     /// Holds the path of a file that holds the value.
-    File(&'static str),
+    File(VariableName),
     /// A former name, still read.
-    Older(&'static str),
+    Older(VariableName),
 }
 
 /// The form of a value. It decides how flags are read and what help calls the value; the exact
@@ -251,7 +252,7 @@ impl Setting {
 impl Variable {
     pub fn name(self) -> &'static str {
         match self {
-            Variable::Value(name) | Variable::File(name) | Variable::Older(name) => name,
+            Variable::Value(name) | Variable::File(name) | Variable::Older(name) => name.text(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, un
 use crate::http::SecretSource;
 use crate::provider::{
     AddressFamily, CertificateDomains, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults,
-    NetworkSelector, Profile, Sourced,
+    NetworkSelector, Profile, Sourced, variables,
 };
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -85,7 +85,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
 /// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order.
 macro_rules! settings {
     ($($name:ident $([$default:ident = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
-        $(pub(super) static $name: Setting = Setting { $($row)* };)*
+        $(pub static $name: Setting = Setting { $($row)* };)*
 
         /// Every setting, in the order in which people read about them.
         pub static TABLE: &[&Setting] = &[$(&$name),*];
@@ -114,7 +114,7 @@ macro_rules! settings {
 settings! {
     // Required: `None` only together with a `Problem`.
     TOKEN token: Option<SecretSource> = token => {
-        variables: &[Value("HCLOUD_TOKEN"), File("HCLOUD_TOKEN_FILE")],
+        variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
                again whenever the file changes, so a rotated token needs no restart.",
@@ -123,7 +123,7 @@ settings! {
     }
 
     ENDPOINT endpoint: String = parsed(values::url) => {
-        variables: &[Value("HCLOUD_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_ENDPOINT)],
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
         help: "Base URL of the Hetzner Cloud API.",
@@ -132,14 +132,14 @@ settings! {
 
     ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
-        variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_ALLOW_INSECURE_ENDPOINT)],
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
                ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
         ..Setting::off(Group::Hetzner, Command::ALL)
     }
 
     NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
-        variables: &[Value("HCLOUD_NETWORK")],
+        variables: &[Value(variables::HCLOUD_NETWORK)],
         kind: Kind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
                their IP in it as InternalIP. Unset: nodes get no InternalIP.",
@@ -147,7 +147,7 @@ settings! {
     }
 
     NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_NETWORK_ROUTES_ENABLED")],
+        variables: &[Value(variables::HCLOUD_NETWORK_ROUTES_ENABLED)],
         default: Some("true"),
         help: "Whether the Network gets a route to the pods of each node. Needs HCLOUD_NETWORK and \
                --cluster-cidr. false leaves all routes unchanged.",
@@ -155,13 +155,13 @@ settings! {
     }
 
     NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
+        variables: &[Value(variables::HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK)],
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
         ..Setting::off(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
     METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
-        variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_METADATA_ENDPOINT)],
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
         hidden: true,
@@ -170,7 +170,7 @@ settings! {
 
     ADDRESS_FAMILY address_family: AddressFamily = choice => {
         called: "address-family",
-        variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_ADDRESS_FAMILY)],
         kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
         help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
@@ -179,7 +179,7 @@ settings! {
 
     INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
         called: "internal-ip-from",
-        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_FROM")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM)],
         kind: Kind::Choice(&["network", "kubelet"]),
         default: Some("network"),
         help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
@@ -191,7 +191,7 @@ settings! {
     // Empty: unset.
     INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
         called: "internal-ip-ranges",
-        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_RANGES")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_RANGES)],
         kind: Kind::List("CIDR"),
         help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
                kubelet can write the annotation. Unset: no limit.",
@@ -200,7 +200,7 @@ settings! {
 
     LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
         called: "label-prefixes",
-        variables: &[Value("HCLOUD_INSTANCES_LABEL_PREFIXES")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_LABEL_PREFIXES)],
         kind: Kind::List("PREFIX"),
         help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
                one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
@@ -210,7 +210,7 @@ settings! {
 
     ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
         called: "zone-label-enabled",
-        variables: &[Value("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_ZONE_LABEL_ENABLED)],
         default: Some("true"),
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
         ..Setting::of(Group::Hetzner, Command::ALL)
@@ -218,7 +218,7 @@ settings! {
 
     // Zero: every decision requests a new list.
     SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
-        variables: &[Value("HCLOUD_SERVER_CACHE_MAX_AGE"), Older("HCLOUD_SERVER_CACHE_TTL")],
+        variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
@@ -226,7 +226,7 @@ settings! {
     }
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
-        variables: &[Value("ROBOT_ENABLED")],
+        variables: &[Value(variables::ROBOT_ENABLED)],
         help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
                their nodes keep what they have: nothing is looked up, set or deleted.",
         ..Setting::off(Group::Hetzner, Command::ALL)
@@ -234,7 +234,7 @@ settings! {
 
     // With `robot_password`, or neither, when `robot_enabled`.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
-        variables: &[Value("ROBOT_USER"), File("ROBOT_USER_FILE")],
+        variables: &[Value(variables::ROBOT_USER), File(variables::ROBOT_USER_FILE)],
         kind: Kind::Text("USER"),
         help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
                again whenever the file changes; a file that is missing or empty at the start leaves it unset. \
@@ -246,7 +246,7 @@ settings! {
     }
 
     ROBOT_PASSWORD robot_password: Option<SecretSource> = password => {
-        variables: &[Value("ROBOT_PASSWORD"), File("ROBOT_PASSWORD_FILE")],
+        variables: &[Value(variables::ROBOT_PASSWORD), File(variables::ROBOT_PASSWORD_FILE)],
         kind: Kind::Text("PASSWORD"),
         help: "Password of that user. The file form is read again whenever the file changes; other credentials are \
                tried at once.",
@@ -256,7 +256,7 @@ settings! {
     }
 
     ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
-        variables: &[Value("ROBOT_ENDPOINT")],
+        variables: &[Value(variables::ROBOT_ENDPOINT)],
         kind: Kind::Url,
         default: Some("https://robot-ws.your-server.de"),
         help: "Base URL of the Robot web service.",
@@ -265,7 +265,7 @@ settings! {
 
     // Not 0: that is the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
-        variables: &[Value("ROBOT_CACHE_TIMEOUT")],
+        variables: &[Value(variables::ROBOT_CACHE_TIMEOUT)],
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
@@ -273,153 +273,153 @@ settings! {
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
-        variables: &[Value("ROBOT_RATE_LIMIT_WAIT_TIME")],
+        variables: &[Value(variables::ROBOT_RATE_LIMIT_WAIT_TIME)],
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
         ..Setting::duration(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
-        variables: &[Value("ROBOT_FORWARD_INTERNAL_IPS")],
+        variables: &[Value(variables::ROBOT_FORWARD_INTERNAL_IPS)],
         default: Some("true"),
         help: "Whether the node of a dedicated server keeps the InternalIPs that its kubelet was given (--node-ip).",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     LB_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_ENABLED")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ENABLED)],
         default: Some("true"),
         help: "Whether Services get load balancers. false leaves all of them unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_TYPE [kind = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_TYPE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_TYPE)],
         kind: Kind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_LOCATION [location = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LOCATION)],
         kind: Kind::Text("LOCATION"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)],
         kind: Kind::Text("ZONE"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_ALGORITHM_TYPE [algorithm = choice] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)],
         kind: Kind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_DISABLE_PUBLIC_NETWORK [disable_public_network = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)],
         help: "Turn their public interface off. Unset: left unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_DISABLE_PRIVATE_INGRESS [disable_private_ingress = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)],
         help: "Leave their private IPs out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_USE_PRIVATE_IP [use_private_ip = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)],
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_PRIVATE_SUBNET_IP_RANGE [private_subnet = parsed(ip_range)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)],
         kind: Kind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_PRIVATE_IPV4_RANGES [private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES)],
         kind: Kind::List("CIDR"),
         help: "Addresses of the private Network that Services may ask for by the annotation private-ipv4, e.g. 10.0.1.0/24,10.0.2.8/29. A load balancer that has another address keeps it. Unset: every address of a subnet.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_DISABLE_IPV6 [disable_ipv6 = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)],
         help: "Leave their IPv6 address out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)],
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK [health_check = choice] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)],
         kind: Kind::Choice(&["kube-proxy"]),
         help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL)],
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
         ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_TIMEOUT [health_check_timeout_s = parsed(whole_seconds)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT)],
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
         ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_RETRIES [health_check_retries = parsed(count)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES)],
         kind: Kind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT)],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_LABELS [labels = parsed(Labels::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_LABELS")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LABELS)],
         kind: Kind::List("KEY=VALUE"),
         help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_PRIMARY_IP_SELECTOR [primary_ip_selector = parsed(Selector::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR)],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_CERTIFICATE_SELECTOR [certificate_selector = parsed(Selector::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR)],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_CERTIFICATE_DOMAINS [certificate_domains = parsed(CertificateDomains::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS)],
         kind: Kind::List("DOMAIN"),
         help: "Domains for which Services may have managed certificates, e.g. example.com, each with its subdomains. none: managed certificates are turned off. Unset: all domains.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
@@ -428,7 +428,7 @@ settings! {
     // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
-        variables: &[Value("KUBECONFIG")],
+        variables: &[Value(variables::KUBECONFIG)],
         kind: Kind::Path,
         help: "How to reach the cluster; the variable may list several files, separated by colons. \
                If neither is set: the service account of the pod, else ~/.kube/config.",
@@ -789,13 +789,13 @@ settings! {
     }
 
     DEBUG debug: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_DEBUG")],
+        variables: &[Value(variables::HCLOUD_DEBUG)],
         help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
         ..Setting::off(Group::Output, Command::ALL)
     }
 
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_METRICS_ENABLED")],
+        variables: &[Value(variables::HCLOUD_METRICS_ENABLED)],
         default: Some("true"),
         help: "Serve /metrics for Prometheus. false removes only /metrics: the probes stay.",
         ..Setting::of(Group::Output, DAEMON)
@@ -804,7 +804,7 @@ settings! {
     // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
         flags: &["metrics-address"],
-        variables: &[Value("HCLOUD_METRICS_ADDRESS")],
+        variables: &[Value(variables::HCLOUD_METRICS_ADDRESS)],
         kind: Kind::Text("[IP]:PORT"),
         default: Some(":8233"),
         help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
@@ -815,7 +815,7 @@ settings! {
     // Greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         called: "test-time-scale",
-        variables: &[Value("CCM_TEST_TIME_SCALE")],
+        variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
         kind: Kind::Number,
         default: Some("1"),
         help: "For tests: a factor on every wait, so that an hour can pass in a second.",
@@ -831,6 +831,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn each_variable_is_in_a_row() {
+        let rows = TABLE.iter().flat_map(|setting| setting.variables);
+        let names: BTreeSet<&str> = rows.map(|variable| variable.name()).collect();
+        let all = variables::ALL.iter().map(|variable| variable.text());
+        assert_eq!(names, all.collect());
+    }
 
     /// Everything a row may be found by is there once, and help reads as sentences.
     #[test]

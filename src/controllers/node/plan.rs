@@ -4,6 +4,7 @@ use super::desired::{self, FromServer};
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
 use crate::kube::{Node, ObjectReference, Taint};
+use crate::provider::variables::{ROBOT_ENABLED, ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
     Instances, Metadata, NodeAddress, Provider, ProviderId, Reason, SERVER_LABELS, Servers, Source,
@@ -92,7 +93,7 @@ pub(super) fn plan_node(
             let message = format!("provider ID {id:?}: {why}: the node is left alone");
             let fix = match provider.parse_provider_id(id) {
                 ProviderId::Ours(_) => {
-                    "set ROBOT_ENABLED=true, ROBOT_USER and ROBOT_PASSWORD".to_owned()
+                    format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
             };
@@ -242,7 +243,7 @@ impl NodePlan {
                     ),
                     InstanceId::Dedicated(_) => (
                         format!(
-                            "provider ID {provider_id:?}: the account of ROBOT_USER does not list this server; was it \
+                            "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was it \
                              cancelled, or are the credentials another account's, or a single server's?"
                         ),
                         "the login of the account that has the server",

@@ -12,6 +12,7 @@ use crate::hetzner::load_balancers::model::balancer::{Algorithm, LoadBalancer, P
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::context::default_source;
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
 };
@@ -319,7 +320,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
             parser.whole_problem(format!(
-                "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
+                "{source}: there is no private Network: set {HCLOUD_NETWORK}, or remove the annotation"
             ));
         }
         return None;
@@ -333,7 +334,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
         parser.whole_problem(format!(
-            "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
+            "{}: there is no private Network to reach the nodes by: set {HCLOUD_NETWORK}",
             private.source
         ));
     }
@@ -341,7 +342,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
             "{}: with the public interface off the nodes are reached by their private addresses only: set \
-             HCLOUD_NETWORK, and annotation {} to \"true\"",
+             {HCLOUD_NETWORK}, and annotation {} to \"true\"",
             off.source,
             a::USE_PRIVATE_IP.key()
         ));

@@ -9,6 +9,7 @@ use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::hetzner::load_balancers::ownership::index::Balancers;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{Network, Subnet};
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
 };
@@ -150,7 +151,7 @@ pub(crate) fn check(
             &[&network, &"--type", &"cloud", &"--network-zone", &zone],
         );
         return parser.problem(format!(
-            "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
+            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
              {add} --ip-range …"
         ));
     }
