@@ -47,9 +47,10 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     start_log(command, &parsed);
     let (kube, unknown) = with_daemon(command, words, &mut parsed)?;
     let would_write = command.writes() && !parsed.settings.dry_run.value;
-    let (refused, told) = match would_write {
-        true => (unknown, None),
-        false => (None, unknown),
+    let (refused, told) = if would_write {
+        (unknown, None)
+    } else {
+        (None, unknown)
     };
     if let Some(unknown) = told {
         Printer::notice(not_known(&unknown));

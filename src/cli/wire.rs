@@ -48,9 +48,10 @@ struct ReadOnly;
 
 impl Gate for ReadOnly {
     fn pass(&self, what: &str) -> Result<(), Refused> {
-        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
-            true => Ok(()),
-            false => Err(Refused("this command writes nothing".into())),
+        if [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
+            Ok(())
+        } else {
+            Err(Refused("this command writes nothing".into()))
         }
     }
 }
@@ -92,7 +93,7 @@ pub(super) fn apis(
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.dedicated_max_age = settings.robot_cache_timeout.value;
+    apis.set_dedicated_max_age(settings.robot_cache_timeout.value);
     apis
 }
 

@@ -160,11 +160,14 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, self.urgency, clock::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        let (pass, form) = (<dyn Gate>::pass, "application/json");
-        match self
-            .http
-            .write_secret(pass, method, path, form, body, secrets)
-        {
+        let write = http::Write {
+            pass: <dyn Gate>::pass,
+            method,
+            path,
+            content_type: "application/json",
+            secrets,
+        };
+        match self.http.write(write, body) {
             Ok(reply) => {
                 self.budget.note(&reply.head, clock::now());
                 Ok(reply.value)

@@ -199,9 +199,10 @@ impl ArgsParser {
             None => {
                 let (what, example) = (setting.kind.value_name(), setting.example());
                 let is_listed = matches!(setting.kind, Kind::Choice(_));
-                let message = match setting.secret || is_listed {
-                    true => format!("needs a value: {what}"),
-                    false => format!("needs a value: {what}, e.g. {name} {example}"),
+                let message = if setting.secret || is_listed {
+                    format!("needs a value: {what}")
+                } else {
+                    format!("needs a value: {what}, e.g. {name} {example}")
                 };
                 self.problem(name, message);
             }
@@ -210,9 +211,10 @@ impl ArgsParser {
 
     /// A bare boolean flag is true.
     fn value(&mut self, flag: Known) -> Option<OsString> {
-        match flag.takes_value() {
-            true => self.parser.value().ok(),
-            false => Some(self.parser.optional_value().unwrap_or("true".into())),
+        if flag.takes_value() {
+            self.parser.value().ok()
+        } else {
+            Some(self.parser.optional_value().unwrap_or("true".into()))
         }
     }
 
@@ -275,9 +277,10 @@ impl ArgsParser {
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();
-        match names.len() > NAMED_AT_MOST {
-            true => format!("not a flag of {own}; see ccm {own} --help"),
-            false => format!("only for {}", one_of(&names)),
+        if names.len() > NAMED_AT_MOST {
+            format!("not a flag of {own}; see ccm {own} --help")
+        } else {
+            format!("only for {}", one_of(&names))
         }
     }
 

@@ -41,9 +41,10 @@ fn heading(setting: &Setting) -> String {
 }
 
 fn with_value(setting: &Setting, flag: String) -> String {
-    match setting.takes_value() {
-        true => format!("{flag} {}", setting.kind.value_name()),
-        false => flag,
+    if setting.takes_value() {
+        format!("{flag} {}", setting.kind.value_name())
+    } else {
+        flag
     }
 }
 
@@ -70,7 +71,7 @@ fn body(setting: &Setting) -> String {
 fn described(variable: &Variable) -> String {
     match variable {
         Variable::Value(name) => name.to_string(),
-        Variable::File(name) => format!("{name} (path of a file)"),
+        Variable::File(name) | Variable::OptionalFile(name) => format!("{name} (path of a file)"),
         Variable::Older(name) => format!("{name} (older name)"),
     }
 }

@@ -111,13 +111,14 @@ impl DaemonSettings {
         for problem in &mut args.problems {
             problem.usage = false;
         }
-        match args.problems.is_empty() {
-            true => Ok(DaemonSettings {
+        if args.problems.is_empty() {
+            Ok(DaemonSettings {
                 from,
                 flags: args.flags,
                 variables,
-            }),
-            false => Err(args.problems),
+            })
+        } else {
+            Err(args.problems)
         }
     }
 }
@@ -138,11 +139,14 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     let mut names = environment.names();
     names.sort_unstable();
     names.retain(is_set);
-    let notice = |name: String| match IGNORED_VARIABLES.contains(&name.as_str()) {
-        true => command
-            .reads_daemon_arguments()
-            .then(|| Notice::ignored(&name)),
-        false => meant(&name).map(|nearest| Notice::misspelt(&name, nearest)),
+    let notice = |name: String| {
+        if IGNORED_VARIABLES.contains(&name.as_str()) {
+            command
+                .reads_daemon_arguments()
+                .then(|| Notice::ignored(&name))
+        } else {
+            meant(&name).map(|nearest| Notice::misspelt(&name, nearest))
+        }
     };
     names.into_iter().filter_map(notice).collect()
 }
@@ -303,11 +307,10 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     } else {
         String::new()
     };
-    let deadline_problem = match deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
-        true => {
-            format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
-        }
-        false => String::new(),
+    let deadline_problem = if deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
+        format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
+    } else {
+        String::new()
     };
     let problems = [
         ("--leader-elect-renew-deadline", deadline, deadline_problem),

@@ -23,8 +23,6 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// A file that is missing or empty leaves it unset: it is a key of a mounted Secret that may not be there.
-    pub optional_file: bool,
     /// Not shown in `--help` nor in `ccm help settings`.
     pub hidden: bool,
     /// Never taken over by `--settings-from`: who runs the command decides.
@@ -47,6 +45,9 @@ pub enum Variable {
     Value(VariableName),
     /// Holds the path of a file that holds the value.
     File(VariableName),
+    /// The same, but a file that is missing or empty leaves the setting unset: it is a key of a mounted Secret that may not
+    /// be there.
+    OptionalFile(VariableName),
     /// A former name, still read.
     Older(VariableName),
 }
@@ -150,7 +151,7 @@ impl Setting {
         }
     }
 
-    /// What the rows leave out. `commands`: those that take it, by flag or by variable.
+    /// What the rows leave out.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -163,25 +164,8 @@ impl Setting {
             commands,
             group,
             secret: false,
-            optional_file: false,
             hidden: false,
             own: false,
-        }
-    }
-
-    /// The same of a switch that is off.
-    pub(super) const fn off(group: Group, commands: &'static [Command]) -> Setting {
-        Setting {
-            default: Some("false"),
-            ..Setting::of(group, commands)
-        }
-    }
-
-    /// The same of a duration.
-    pub(super) const fn duration(group: Group, commands: &'static [Command]) -> Setting {
-        Setting {
-            kind: Kind::Duration,
-            ..Setting::of(group, commands)
         }
     }
 
@@ -190,7 +174,12 @@ impl Setting {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
             ("", [], [variable, ..]) => {
-                let name = variable.name().trim_start_matches("HCLOUD_");
+                let prefixes = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
+                let name = variable.name();
+                let mut names = prefixes
+                    .iter()
+                    .filter_map(|prefix| name.strip_prefix(prefix));
+                let name = names.next().unwrap_or(name);
                 name.to_ascii_lowercase().replace('_', "-")
             }
             (called, ..) => called.to_owned(),
@@ -252,7 +241,10 @@ impl Setting {
 impl Variable {
     pub fn name(self) -> &'static str {
         match self {
-            Variable::Value(name) | Variable::File(name) | Variable::Older(name) => name.text(),
+            Variable::Value(name)
+            | Variable::File(name)
+            | Variable::OptionalFile(name)
+            | Variable::Older(name) => name.text(),
         }
     }
 }

@@ -173,15 +173,14 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
         Arc::clone(&gate) as _,
     );
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
-    let reply = client
-        .write::<Value>(
-            <dyn Gate>::pass,
-            Method::Post,
-            "/networks",
-            "application/json",
-            Some(&network),
-        )
-        .unwrap();
+    let write = http::Write {
+        pass: <dyn Gate>::pass,
+        method: Method::Post,
+        path: "/networks",
+        content_type: "application/json",
+        secrets: &[],
+    };
+    let reply = client.write::<Value>(write, Some(&network)).unwrap();
     assert_eq!(reply.value["network"]["name"], "new");
     let statuses: Vec<_> = sandbox
         .calls()

@@ -60,7 +60,12 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     let namespaces: BTreeSet<&str> = of_services
         .map(|plan| plan.service.metadata.namespace.as_ref())
         .collect();
-    let is_limited = view.settings.load_balancers.private_ipv4_ranges.is_some();
+    let is_limited = view
+        .settings
+        .load_balancers
+        .permitted
+        .private_ipv4_ranges
+        .is_some();
     if is_limited || namespaces.len() < 2 {
         return None;
     }

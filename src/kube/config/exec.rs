@@ -334,9 +334,10 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // It may hold a secret: a person at a terminal reads it, and no log keeps it.
-            .stderr(match std::io::stderr().is_terminal() {
-                true => Stdio::inherit(),
-                false => Stdio::null(),
+            .stderr(if std::io::stderr().is_terminal() {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
             })
             // A group of its own: what it has started itself is ended with it.
             .process_group(0)

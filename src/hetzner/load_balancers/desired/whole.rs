@@ -165,9 +165,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone()).unwrap_or_else(off)
     };
-    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
-    let private = &defaults.disable_private_ingress;
+    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.network.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.network.disable_ipv6);
+    let private = &defaults.network.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
@@ -201,7 +201,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
     let algorithm = || defaults.algorithm.clone().or_else(usual);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
-    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
+    let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
     let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let kind = parser.read(&a::TYPE, None, v::any);
     let keep = parser.read(&a::KEEP, None, v::boolean);
@@ -325,7 +325,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         }
         return None;
     };
-    let range = range.or_else(|| context.project.defaults.private_subnet.clone());
+    let range = range.or_else(|| context.project.defaults.network.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
@@ -364,7 +364,7 @@ fn way_on_external(
         return own;
     };
     let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
-    let default = context.project.defaults.use_private_ip.clone();
+    let default = context.project.defaults.network.use_private_ip.clone();
     let default =
         default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let key = a::USE_PRIVATE_IP.key();
