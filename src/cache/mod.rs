@@ -74,21 +74,33 @@ pub struct Apis {
     pub identity: Arc<Identity>,
     /// `--concurrent-node-syncs`: how many nodes are written at the same time.
     pub concurrent_nodes: usize,
-    instances: Cached<Vec<Instance>>,
-    around: Cached<Around>,
-    dedicated: Cached<Vec<Instance>>,
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
+    secrets: Secrets,
+    cloud: CloudLists,
+    dedicated: DedicatedList,
+}
+
+/// What the API of the cloud answered.
+#[derive(Default)]
+struct CloudLists {
+    instances: Cached<Vec<Instance>>,
+    around: Cached<Around>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
-    secrets: Secrets,
     pause: CallPause,
-    dedicated_pause: CallPause,
-    /// The last call about dedicated servers failed.
-    dedicated_fails: AtomicBool,
-    cloud_interval: Duration,
-    /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be, whatever rests on it.
-    pub dedicated_max_age: Duration,
+    /// Nothing is asked twice within this time.
+    interval: Duration,
+}
+
+/// What the API of dedicated servers answered.
+struct DedicatedList {
+    instances: Cached<Vec<Instance>>,
+    pause: CallPause,
+    /// The last call failed.
+    fails: AtomicBool,
+    /// `ROBOT_CACHE_TIMEOUT`: how old the list may be, whatever rests on it.
+    max_age: Duration,
 }
 
 impl Apis {
@@ -101,28 +113,30 @@ impl Apis {
             recorder: Recorder::default(),
             identity: Arc::default(),
             concurrent_nodes: 1,
-            instances: Cached::default(),
-            around: Cached::default(),
-            dedicated: Cached::default(),
             services: Cached::default(),
             any_services: Cached::default(),
-            load_balancers: Cached::default(),
-            network: Cached::default(),
             secrets: Secrets::default(),
-            pause: CallPause::default(),
-            dedicated_pause: CallPause::default(),
-            dedicated_fails: AtomicBool::new(false),
-            cloud_interval: Duration::ZERO,
-            dedicated_max_age: DEDICATED_MAX_AGE,
+            cloud: CloudLists::default(),
+            dedicated: DedicatedList {
+                instances: Cached::default(),
+                pause: CallPause::default(),
+                fails: AtomicBool::new(false),
+                max_age: DEDICATED_MAX_AGE,
+            },
         }
+    }
+
+    /// How old a list of dedicated servers may be from now on.
+    pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
+        self.dedicated.max_age = max_age;
     }
 
     /// From now on the cloud is not asked the same twice within this time, whatever age a reader accepts, and a single
     /// server is taken from the list of all. For a display that is redrawn: no write may rest on it.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
-        self.cloud_interval = interval;
-        self.pause.at_least = interval;
-        self.dedicated_pause.at_least = interval;
+        self.cloud.interval = interval;
+        self.cloud.pause.at_least = interval;
+        self.dedicated.pause.at_least = interval;
     }
 
     /// All Services of type LoadBalancer, no older than that. Where they are as they were, it is the same list.
@@ -172,23 +186,24 @@ impl Apis {
             let mut services = services.iter();
             services.all(|service| snapshot.covers(service))
         };
-        let max_age = match self.load_balancers.last() {
+        let max_age = match self.cloud.load_balancers.last() {
             Some(view) if !covers(&**view.value) => Duration::ZERO,
-            _ => max_age.max(self.cloud_interval),
+            _ => max_age.max(self.cloud.interval),
         };
         let observe = || {
             self.provider
                 .prepare()
                 .and_then(|()| provider.observe(services, urgency))
         };
-        self.load_balancers
-            .get(max_age, || self.pause.guard(observe))
+        self.cloud
+            .load_balancers
+            .get(max_age, || self.cloud.pause.guard(observe))
             .map_err(Error::Cloud)
     }
 
     /// All load balancers as they were read last, however long ago; no call.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
-        let last = self.load_balancers.last();
+        let last = self.cloud.load_balancers.last();
         last.map(|view| Arc::clone(&*view.value))
     }
 
@@ -211,9 +226,10 @@ impl Apis {
                 .ok_or_else(|| lacks("private network"))?
                 .observe(urgency)
         };
-        self.network
-            .get(max_age.max(self.cloud_interval), || {
-                self.pause.guard(observe)
+        self.cloud
+            .network
+            .get(max_age.max(self.cloud.interval), || {
+                self.cloud.pause.guard(observe)
             })
             .map_err(Error::Cloud)
     }
@@ -222,7 +238,7 @@ impl Apis {
     pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
         if let Some(listed) = self
             .instances_last()
-            .filter(|_| !self.cloud_interval.is_zero())
+            .filter(|_| !self.cloud.interval.is_zero())
         {
             let id = InstanceId::Cloud(number);
             let found = listed.iter().find(|one| one.id == id).cloned();
@@ -230,7 +246,7 @@ impl Apis {
                 || provider::Error::new(ErrorKind::NotFound, format!("server {id} is not listed"));
             return found.ok_or_else(gone);
         }
-        self.pause.guard(|| {
+        self.cloud.pause.guard(|| {
             let instances = self.provider.instances();
             instances.ok_or_else(|| lacks("servers"))?.get(number)
         })
@@ -240,17 +256,17 @@ impl Apis {
     /// such list, or no answer, or a name has no server.
     pub fn instances_named(&self, names: &[&str]) -> Option<(Instances, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
-        self.instances.last()?;
+        self.cloud.instances.last()?;
         let mut found: Vec<Instance> = Vec::new();
         for name in names {
-            let named = self.pause.guard(|| instances.named(name)).ok()?;
+            let named = self.cloud.pause.guard(|| instances.named(name)).ok()?;
             if named.is_empty() {
                 return None;
             }
             found.extend(named);
         }
         let ids = found.iter().map(|one| one.id).collect();
-        let list = self.instances.edit(|servers| {
+        let list = self.cloud.instances.edit(|servers| {
             let is_newer = |one: &Instance| {
                 let mut newer = found.iter();
                 newer.any(|new| new.id == one.id || new.name == one.name)
@@ -272,9 +288,10 @@ impl Apis {
     ) -> Result<Instances, Error> {
         let known = self.instances_last().unwrap_or_default();
         let place = |number| place(&known, number);
-        let max_age = match max_age.is_zero() {
-            true => max_age,
-            false => max_age.max(LOOK_CALL * pages_of(&known, numbers)),
+        let max_age = if max_age.is_zero() {
+            max_age
+        } else {
+            max_age.max(LOOK_CALL * pages_of(&known, numbers))
         };
         let read = || {
             let instances = self.provider.instances();
@@ -284,7 +301,10 @@ impl Apis {
         };
         let is_fresh =
             |view: &View<Around>| view.age() <= max_age && view.value.0.is_superset(numbers);
-        let view = self.around.get_if(is_fresh, || self.pause.guard(read));
+        let view = self
+            .cloud
+            .around
+            .get_if(is_fresh, || self.cloud.pause.guard(read));
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
@@ -306,7 +326,7 @@ impl Apis {
 
     /// How often the lists that were read here are read again by a daemon with these periods, where nothing waits for it.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
-        let (listed, observed) = (self.instances_last(), self.load_balancers.last());
+        let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
             let pages = self.server_pages();
             let calls = pages + u32::from(pages > 1);
@@ -334,7 +354,7 @@ impl Apis {
 
     /// The same for all load balancers.
     pub fn resync_period(&self, period: Duration) -> Duration {
-        let calls = self.load_balancers.last();
+        let calls = self.cloud.load_balancers.last();
         let calls = calls.map_or(1, |view| view.value.calls());
         period.max(balancers_period(calls))
     }
@@ -346,12 +366,12 @@ impl Apis {
 
     /// All cloud servers as they were last listed, however long ago; no call.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
-        self.instances.last().map(|view| view.value)
+        self.cloud.instances.last().map(|view| view.value)
     }
 
     /// All cloud servers as they were listed before there was an `Apis`, requested then.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
-        self.instances.put(instances, asked)
+        self.cloud.instances.put(instances, asked)
     }
 
     /// All cloud servers, no older than that: complete, or an error.
@@ -367,7 +387,7 @@ impl Apis {
         urgency: Urgency,
     ) -> Result<Instances, Error> {
         let is_fresh = |view: &Instances| {
-            view.age() <= self.cloud_interval
+            view.age() <= self.cloud.interval
                 || view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
         let list = || {
@@ -375,8 +395,11 @@ impl Apis {
             let instances = self.provider.instances();
             instances.map_or(Ok(Vec::new()), |instances| instances.list(urgency))
         };
-        let fetch = || self.pause.guard(list);
-        self.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
+        let fetch = || self.cloud.pause.guard(list);
+        self.cloud
+            .instances
+            .get_if(is_fresh, fetch)
+            .map_err(Error::Cloud)
     }
 
     /// All dedicated servers, requested since then: complete, or an error. None where there is no such API.
@@ -388,17 +411,17 @@ impl Apis {
         if self.provider.dedicated().is_none() {
             return Ok(View::new(Arc::default(), clock::now()));
         }
-        let max_age = self.dedicated_max_age.max(self.cloud_interval);
+        let max_age = self.dedicated.max_age.max(self.cloud.interval);
         let is_fresh = |view: &Instances| {
             view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
         let list = || self.ask_dedicated(|dedicated| dedicated.list(urgency));
-        self.dedicated.get_if(is_fresh, list)
+        self.dedicated.instances.get_if(is_fresh, list)
     }
 
     /// All dedicated servers as they were last listed, however long ago; no call.
     pub fn dedicated_last(&self) -> Option<Instances> {
-        self.dedicated.last()
+        self.dedicated.instances.last()
     }
 
     /// One question about a dedicated server.
@@ -408,17 +431,17 @@ impl Apis {
     ) -> Result<T, provider::Error> {
         let dedicated = self.provider.dedicated();
         let dedicated = dedicated.ok_or_else(|| lacks("dedicated servers"))?;
-        let answer = self.dedicated_pause.guard(|| question(dedicated));
+        let answer = self.dedicated.pause.guard(|| question(dedicated));
         let fails =
             |error: &provider::Error| error.kind != ErrorKind::NotFound && !error.is_put_off();
         let is_failed = answer.as_ref().err().is_some_and(fails);
-        self.dedicated_fails.store(is_failed, Ordering::Relaxed);
+        self.dedicated.fails.store(is_failed, Ordering::Relaxed);
         answer
     }
 
     /// The last call about dedicated servers failed: a tick that made none proves nothing else.
     pub fn dedicated_fails(&self) -> bool {
-        self.dedicated_fails.load(Ordering::Relaxed)
+        self.dedicated.fails.load(Ordering::Relaxed)
     }
 }
 

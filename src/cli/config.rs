@@ -5,9 +5,12 @@
 use super::output::{self, Document, Exit, Printer, or_dash};
 use super::startup;
 use super::table::Columns;
-use crate::settings::{Command, Parsed, Problem};
+use crate::settings::{
+    Command, LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Parsed, Problem, Setting,
+};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::ptr;
 
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
@@ -17,10 +20,7 @@ const COLUMNS: Columns = Columns {
 };
 
 /// In a large project they are longer.
-const PERIODS: [&str; 2] = [
-    "node-status-update-frequency",
-    "load-balancer-resync-period",
-];
+const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
 const STRETCHED: &str =
     "longer in a large project, where refreshes share 200 calls an hour: see ccm status";
 
@@ -57,12 +57,15 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
         !one.setting.is_of_config() && (is_set || !one.setting.hidden)
     });
     let rows = settings.map(|one| {
-        let problem = parsed.problems.iter().find(|problem| one.is_about(problem));
+        let problem = parsed
+            .problems
+            .iter()
+            .find(|problem| problem.is_about(one.setting));
         let source = problem.map_or(one.source.name(), |problem| &problem.setting);
-        let name = one.setting.name();
+        let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, one.setting));
         Row {
-            note: PERIODS.contains(&name.as_str()).then_some(STRETCHED),
-            setting: name,
+            note: is_stretched.then_some(STRETCHED),
+            setting: one.setting.name(),
             value: one.value.clone().filter(|_| problem.is_none()),
             source: source.to_owned(),
             problem: problem.map(Problem::to_string),

@@ -139,6 +139,7 @@ fn name(word: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::provider::variables::HCLOUD_NETWORK;
 
     /// How people write it, and what the text begins with.
     #[test]
@@ -160,8 +161,8 @@ mod tests {
                 "instance.hetzner.cloud/internal-ip",
                 "annotation instance.hetzner.cloud/internal-ip",
             ),
-            ("HCLOUD_NETWORK", "setting network\n"),
-            ("$HCLOUD_NETWORK", "setting network\n"),
+            (HCLOUD_NETWORK.text(), "setting network\n"),
+            (&format!("${HCLOUD_NETWORK}"), "setting network\n"),
             ("--cloud-provider=hcloud", "setting cloud-provider\n"),
             ("-o", "setting output\n"),
             ("SyncLoadBalancerFailed", "reason SyncLoadBalancerFailed"),

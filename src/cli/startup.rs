@@ -47,9 +47,10 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     start_log(command, &parsed);
     let (kube, unknown) = with_daemon(command, words, &mut parsed)?;
     let would_write = command.writes() && !parsed.settings.dry_run.value;
-    let (refused, told) = match would_write {
-        true => (unknown, None),
-        false => (None, unknown),
+    let (refused, told) = if would_write {
+        (unknown, None)
+    } else {
+        (None, unknown)
     };
     if let Some(unknown) = told {
         Printer::notice(not_known(&unknown));
@@ -84,7 +85,7 @@ pub(super) fn parse(
     terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
-        shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
+        shown.any(|one| problem.is_about(one.setting) && !one.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
         Command::Doctor | Command::Status => problem.usage,
@@ -332,10 +333,11 @@ pub(super) fn is_set_here(variable: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::variables::HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL;
 
     #[test]
     fn settings_that_stand_in_other_objects() {
-        let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
+        let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) = (
             "the variables of whole other objects",
             format!("{proxy} (in a Secret)"),

@@ -6,13 +6,13 @@ use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::{self, Hetzner, robot};
 use crate::http::{
-    self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
+    self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file, without_tls,
 };
 use crate::kube::{self, config};
+use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_ROUTES_ENABLED, HCLOUD_TOKEN};
 use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency};
 use crate::provider::{clock, process};
 use crate::settings::{Command, Settings};
-use crate::text::without_tls;
 use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -48,9 +48,10 @@ struct ReadOnly;
 
 impl Gate for ReadOnly {
     fn pass(&self, what: &str) -> Result<(), Refused> {
-        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
-            true => Ok(()),
-            false => Err(Refused("this command writes nothing".into())),
+        if [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
+            Ok(())
+        } else {
+            Err(Refused("this command writes nothing".into()))
         }
     }
 }
@@ -92,7 +93,7 @@ pub(super) fn apis(
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.dedicated_max_age = settings.robot_cache_timeout.value;
+    apis.set_dedicated_max_age(settings.robot_cache_timeout.value);
     apis
 }
 
@@ -120,7 +121,7 @@ pub(super) fn provider(
             ..Tls::default()
         },
         proxies: proxies()?,
-        token: token.ok_or("HCLOUD_TOKEN: not set")?,
+        token: token.ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
         network: settings.network.value.clone(),
         metadata,
         address_family: settings.address_family.clone(),
@@ -241,14 +242,19 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
     let why = if !has_network {
-        "HCLOUD_NETWORK does not name a private Network"
+        format!("{HCLOUD_NETWORK} does not name a private Network")
     } else if cidrs.is_empty() {
-        "--cluster-cidr does not say where pods have their addresses"
+        "--cluster-cidr does not say where pods have their addresses".to_owned()
     } else if ipv4 == 0 {
-        "--cluster-cidr has no range of IPv4, and a Network knows no other"
+        "--cluster-cidr has no range of IPv4, and a Network knows no other".to_owned()
     } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
-        "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
-         HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4"
+        let asks = format!("{HCLOUD_NETWORK_ROUTES_ENABLED}=true");
+        [
+            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set ",
+            &asks,
+            " to have the routes of IPv4",
+        ]
+        .concat()
     } else {
         return Ok(route::Settings {
             cluster_cidrs: cidrs.clone(),
@@ -256,7 +262,6 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
             server_cache_max_age: settings.server_cache_max_age.value,
         });
     };
-    let why = why.to_owned();
     Err(RoutesOff { why, is_wanted })
 }
 

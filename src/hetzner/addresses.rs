@@ -1,5 +1,9 @@
 //! A server's addresses as a node's, by address family and private Network.
 
+use crate::provider::variables::{
+    HCLOUD_INSTANCES_ADDRESS_FAMILY, HCLOUD_INSTANCES_INTERNAL_IP_RANGES, HCLOUD_NETWORK,
+    ROBOT_FORWARD_INTERNAL_IPS,
+};
 use crate::provider::{
     AddressFamily, AddressKind, Finding, INTERNAL_IP, Instance, InstanceId, Node, NodeAddress,
     PROVIDED_NODE_IP, Reason, Source, Sourced, one_ip_or_two,
@@ -9,9 +13,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Names the server's IPv6 address, where the first of its network is not the one.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
-
-const FAMILY: &str = "HCLOUD_INSTANCES_ADDRESS_FAMILY";
-const RANGES: &str = "HCLOUD_INSTANCES_INTERNAL_IP_RANGES";
 
 impl AddressFamily {
     fn wants_ipv4(self) -> bool {
@@ -86,7 +87,7 @@ pub(super) fn addresses(
     } else if let Some(private) = private.find(|private| Some(private.network) == network) {
         addresses.push(Sourced::new(
             NodeAddress::new(AddressKind::InternalIP, private.ip),
-            Source::server_because("private_net.ip", "HCLOUD_NETWORK"),
+            Source::server_because("private_net.ip", HCLOUD_NETWORK),
         ));
     } else if is_dedicated && keeps_reported {
         let (kept, misconfigured) = internal_ips(node, &addresses, family);
@@ -108,7 +109,7 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
         None => Ok(()),
         Some(ip) => {
             let message = format!(
-                "annotation {INTERNAL_IP}: {ip} is outside of {RANGES}; fix or remove the annotation, or add the range"
+                "annotation {INTERNAL_IP}: {ip} is outside of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}; fix or remove the annotation, or add the range"
             );
             Err(Box::new(warning(Reason::InvalidInternalIP, message)))
         }
@@ -166,7 +167,7 @@ fn internal_ips(
         };
         let message = format!(
             "InternalIP {} of a dedicated server is not kept: {why}; correct --node-ip of the kubelet, or set \
-             ROBOT_FORWARD_INTERNAL_IPS=false",
+             {ROBOT_FORWARD_INTERNAL_IPS}=false",
             address.address
         );
         findings.push(warning(Reason::MisconfiguredInternalIP, message));
@@ -194,27 +195,27 @@ pub(super) fn explain_missing(
             unset,
             format!(
                 "{ip} is no public address of dedicated server {} ({}), and its kubelet reported no such InternalIP, or \
-                 ROBOT_FORWARD_INTERNAL_IPS is false",
+                 {ROBOT_FORWARD_INTERNAL_IPS} is false",
                 instance.name, instance.id
             ),
         ),
         (Some(private), Some(network)) if private.network != network => finding(
             unset,
             format!(
-                "server {} ({}) has {ip} in Network {}, but HCLOUD_NETWORK is Network {network}",
+                "server {} ({}) has {ip} in Network {}, but {HCLOUD_NETWORK} is Network {network}",
                 instance.name, instance.id, private.network
             ),
         ),
         (Some(private), None) => finding(
             unset,
             format!(
-                "{ip} is the server's address in Network {}: set HCLOUD_NETWORK to it",
+                "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to it",
                 private.network
             ),
         ),
         (None, None) if private_range => finding(
             unset,
-            format!("{ip} is a private address: set HCLOUD_NETWORK to the Network it belongs to"),
+            format!("{ip} is a private address: set {HCLOUD_NETWORK} to the Network it belongs to"),
         ),
         _ if is_public(instance, ip) => finding(
             Reason::InvalidProvidedNodeIP,
@@ -244,7 +245,10 @@ fn by_family(family: &Sourced<AddressFamily>) -> String {
         Source::Default(_) => " (default)",
         _ => "",
     };
-    format!("{FAMILY}={}{origin}", family.value.name())
+    format!(
+        "{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}",
+        family.value.name()
+    )
 }
 
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
@@ -274,7 +278,7 @@ fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Fin
     let network = match network {
         _ if instance.id.dedicated().is_some() => "its kubelet reported no InternalIP".to_owned(),
         Some(network) => format!("it is not attached to Network {network}"),
-        None => "HCLOUD_NETWORK is not set".to_owned(),
+        None => format!("{HCLOUD_NETWORK} is not set"),
     };
     warning(
         Reason::NoAddress,

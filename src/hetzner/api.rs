@@ -5,6 +5,7 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
+use crate::provider::variables::HCLOUD_ENDPOINT;
 use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, calls, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -159,11 +160,14 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, self.urgency, clock::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        let (pass, form) = (<dyn Gate>::pass, "application/json");
-        match self
-            .http
-            .write_secret(pass, method, path, form, body, secrets)
-        {
+        let write = http::Write {
+            pass: <dyn Gate>::pass,
+            method,
+            path,
+            content_type: "application/json",
+            secrets,
+        };
+        match self.http.write(write, body) {
             Ok(reply) => {
                 self.budget.note(&reply.head, clock::now());
                 Ok(reply.value)
@@ -257,7 +261,7 @@ fn always_there(error: provider::Error) -> provider::Error {
     match error.kind {
         ErrorKind::NotFound => provider::Error::new(
             ErrorKind::Misconfigured,
-            format!("{error}; is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
+            format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?"),
         ),
         _ => error,
     }

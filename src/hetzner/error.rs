@@ -1,6 +1,7 @@
 //! A failed call to the Cloud API, in its own words.
 
 use crate::http::{self, Kind};
+use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::provider::{self, CORRELATION, ErrorKind};
 use serde_json::Value;
 
@@ -35,11 +36,14 @@ impl From<http::Error> for Failed {
         let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
         let body = &body["error"];
         let Some(code) = body["code"].as_str() else {
-            let unknown = " without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?";
             let hint = match (http.status(), &http.kind) {
-                (Some(_), _) => unknown,
-                (None, Kind::Unreachable(_)) => " (the address is that of HCLOUD_ENDPOINT)",
-                (None, _) => "",
+                (Some(_), _) => format!(
+                    " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} right, or a proxy in between?"
+                ),
+                (None, Kind::Unreachable(_)) => {
+                    format!(" (the address is that of {HCLOUD_ENDPOINT})")
+                }
+                (None, _) => String::new(),
             };
             return Failed {
                 error: provider::Error::new(kind(&http, None), format!("{http}{hint}")),
@@ -102,9 +106,9 @@ fn message(body: &Value, code: &str, http: &http::Error, kind: &ErrorKind) -> St
     });
     let fields = http::shortened(&fields.collect::<String>());
     let hint = match kind {
-        ErrorKind::Unauthorized => {
-            "; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"
-        }
+        ErrorKind::Unauthorized => &format!(
+            "; the token in {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} is not accepted: is it whole, and not deleted?"
+        ),
         _ if http.status() == Some(429) => {
             "; all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"
         }

@@ -4,6 +4,7 @@
 use super::actions::Action;
 use super::api::{Api, Resource};
 use crate::http::{self, Method};
+use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{
     self, Applied, Attached, Error, ErrorKind, NetworkSelector, Route, RouteChange,
     RouteChangeKind, Urgency, clock,
@@ -83,7 +84,7 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
     networks.into_iter().find(is_it).ok_or_else(|| {
         Error::new(
             ErrorKind::Misconfigured,
-            format!("HCLOUD_NETWORK: there is no Network {selector}; {there}"),
+            format!("{HCLOUD_NETWORK}: there is no Network {selector}; {there}"),
         )
     })
 }
@@ -177,7 +178,7 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
             log::warn!(
                 "not checked whether this machine is attached to the Network {} ({}): the metadata service at \
                  {endpoint} can't be asked ({why}). That is so outside of Hetzner Cloud, and where a network policy \
-                 forbids it; HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true silences this",
+                 forbids it; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
                 network.name,
                 network.id
             );
@@ -187,8 +188,8 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
     Err(Error::new(
         ErrorKind::Misconfigured,
         format!(
-            "HCLOUD_NETWORK: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
-             HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be",
+            "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
+             {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be",
             network.name, network.id
         ),
     ))

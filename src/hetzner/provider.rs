@@ -8,6 +8,7 @@ use super::networks::{self, Network};
 use super::robot::{self, Robot};
 use super::servers;
 use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
+use crate::provider::variables::{HCLOUD_NETWORK, ROBOT_ENABLED};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
     Dedicated, Description, Error, ErrorKind, Finding, Gate, Health, Instance, InstanceId,
@@ -196,7 +197,7 @@ impl Provider for Hetzner {
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match self.settings.profile.parse_provider_id(text) {
             ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
-                let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
+                let why = format!("dedicated server {number}: {ROBOT_ENABLED} is not true");
                 ProviderId::Unknown(why)
             }
             id => id,
@@ -289,7 +290,12 @@ impl Routes for Hetzner {
 }
 
 fn routed(network: Option<u64>) -> Result<u64, Error> {
-    network.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set"))
+    network.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Misconfigured,
+            format!("{HCLOUD_NETWORK}: not set"),
+        )
+    })
 }
 
 /// A change of the Network's routes, with the project that makes it.

@@ -53,58 +53,74 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-pub(super) fn read<P: Parse>(
-    response: ureq::http::Response<ureq::Body>,
-    line: &str,
-    timeout: Duration,
-    settings: &Settings,
-    reading: Reading,
-    secrets: &[Secret],
-    how: P,
-) -> Result<Reply<P::Value>, Error> {
-    let head = head_of(response.status().as_u16(), response.headers());
-    let is_known = reading.is_known;
-    let limit = reading.body_limit_bytes;
-    let body = response
-        .into_body()
-        .into_with_config()
-        .limit(limit.unwrap_or(settings.body_limit_bytes))
-        .reader();
-    let mut body = Counted { body, length: 0 };
-    let mut start = Vec::new();
-    let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
-    let begun = body.by_ref().take(most).read_to_end(&mut start);
-    if settings.log_bodies {
-        log::debug!(
-            "{line}: answered {} {}",
-            head.status,
-            beginning(&start, secrets)
-        );
-    }
-    let is_known = |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
-    let parsed = match (head.status, begun) {
-        (200..300, Ok(read)) if is_known(read) => null("what was known", how),
-        (200..300, Ok(read)) => {
-            // The whole of a short answer is one piece.
-            let piece = PIECE_BYTES.min(read);
-            let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
-            parse(body, &head, timeout, how)
+/// What was asked for, and how the answer is read.
+pub(super) struct Asked<'a> {
+    /// Method and URL.
+    pub(super) line: &'a str,
+    pub(super) timeout: Duration,
+    pub(super) settings: &'a Settings,
+    pub(super) reading: Reading<'a>,
+    pub(super) secrets: &'a [Secret],
+}
+
+impl Asked<'_> {
+    pub(super) fn read<P: Parse>(
+        &self,
+        response: ureq::http::Response<ureq::Body>,
+        how: P,
+    ) -> Result<Reply<P::Value>, Error> {
+        let &Asked {
+            line,
+            timeout,
+            settings,
+            reading,
+            secrets,
+        } = self;
+        let head = head_of(response.status().as_u16(), response.headers());
+        let is_known = reading.is_known;
+        let limit = reading.body_limit_bytes;
+        let body = response
+            .into_body()
+            .into_with_config()
+            .limit(limit.unwrap_or(settings.body_limit_bytes))
+            .reader();
+        let mut body = Counted { body, length: 0 };
+        let mut start = Vec::new();
+        let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
+        let begun = body.by_ref().take(most).read_to_end(&mut start);
+        if settings.log_bodies {
+            log::debug!(
+                "{line}: answered {} {}",
+                head.status,
+                beginning(&start, secrets)
+            );
         }
-        (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-        // What cannot be read of an error's body is no second error.
-        _ => Err(Kind::Status(start)),
-    };
-    match parsed {
-        Ok(value) => Ok(Reply {
-            head,
-            value,
-            length: body.length,
-        }),
-        Err(kind) => Err(Error {
-            call: line.to_owned(),
-            kind,
-            head: Some(Box::new(head)),
-        }),
+        let is_known =
+            |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
+        let parsed = match (head.status, begun) {
+            (200..300, Ok(read)) if is_known(read) => null("what was known", how),
+            (200..300, Ok(read)) => {
+                // The whole of a short answer is one piece.
+                let piece = PIECE_BYTES.min(read);
+                let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
+                parse(body, &head, timeout, how)
+            }
+            (200..300, Err(error)) => Err(describe_io(&error, timeout)),
+            // What cannot be read of an error's body is no second error.
+            _ => Err(Kind::Status(start)),
+        };
+        match parsed {
+            Ok(value) => Ok(Reply {
+                head,
+                value,
+                length: body.length,
+            }),
+            Err(kind) => Err(Error {
+                call: line.to_owned(),
+                kind,
+                head: Some(Box::new(head)),
+            }),
+        }
     }
 }
 

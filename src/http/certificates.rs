@@ -46,18 +46,20 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|_| DAMAGED.to_owned())?;
-    match certificates.is_empty() {
-        true => Err(no_certificate(pem).to_owned()),
-        false => Ok(certificates),
+    if certificates.is_empty() {
+        Err(no_certificate(pem).to_owned())
+    } else {
+        Ok(certificates)
     }
 }
 
 const DAMAGED: &str = "holds damaged certificates alone; copy it anew";
 
 fn no_certificate(pem: &[u8]) -> &'static str {
-    match holds(pem, "PRIVATE KEY-----") {
-        true => "holds a private key instead of a certificate; are the two swapped?",
-        false => "holds no PEM certificate (-----BEGIN CERTIFICATE-----)",
+    if holds(pem, "PRIVATE KEY-----") {
+        "holds a private key instead of a certificate; are the two swapped?"
+    } else {
+        "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"
     }
 }
 

@@ -28,10 +28,11 @@ pub use request::{
     percent_encoded,
 };
 pub use secret::{Secret, redact, without_known_secrets};
-pub use tls::{Roots, Tls, TlsSource};
+pub use tls::{Roots, Tls, TlsSource, without_tls};
 pub use transport::apart;
 
 use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};
+use answer::Asked;
 use request::{Call, Session, Sessions, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,8 +41,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// The question that a write asks the gate; see [`Client::write`].
+/// The question that a write asks the gate.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
+
+/// A write, without its body.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    /// [`Gate::pass`], or [`Gate::pass_at_end`] for what belongs to the end of the process.
+    pub pass: Pass,
+    pub method: Method,
+    /// Path and query below the base, beginning with `/`.
+    pub path: &'a str,
+    /// Of the body.
+    pub content_type: &'a str,
+    /// What the body holds of secrets. A body with secrets is not logged, and what is reported does not repeat them.
+    pub secrets: &'a [Secret],
+}
 
 /// A client of one API. Shared by all threads.
 pub struct Client {
@@ -86,17 +101,7 @@ impl Client {
 
     /// Reads a JSON document. Tried again, a few times, when that may help; see [`Retry`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
-        self.get_as(path, "application/json")
-    }
-
-    /// The same, in the form that `Accept` names.
-    pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
-        let reading = Reading {
-            accept,
-            is_known: None,
-            body_limit_bytes: None,
-        };
-        self.get_parsed(path, reading, PhantomData)
+        self.get_parsed(path, Reading::JSON, PhantomData)
     }
 
     /// Reads a JSON document as `parse` says.
@@ -150,28 +155,12 @@ impl Client {
     /// nothing happened. (A 401 does mean that, and so does a server that was not trusted: then
     /// the write is sent again when there are newer credentials or authorities.)
     ///
-    /// `pass` is [`Gate::pass`], or [`Gate::pass_at_end`] for what belongs to the end of the process.
     pub fn write<T: DeserializeOwned>(
         &self,
-        pass: Pass,
-        method: Method,
-        path: &str,
-        content_type: &str,
+        write: Write,
         body: Option<&impl Serialize>,
     ) -> Result<Reply<T>, Error> {
-        self.write_secret(pass, method, path, content_type, body, &[])
-    }
-
-    /// The same of a body that holds these secrets: it is not logged, and what is reported does not repeat them.
-    pub fn write_secret<T: DeserializeOwned>(
-        &self,
-        pass: Pass,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Option<&impl Serialize>,
-        secrets: &[Secret],
-    ) -> Result<Reply<T>, Error> {
+        let (method, path) = (write.method, write.path);
         let line = format!("{} {path}", method.name());
         let body = body.map_or_else(|| Ok(Vec::new()), serde_json::to_vec);
         let body = body
@@ -179,14 +168,10 @@ impl Client {
         let call = Call {
             method,
             path,
-            reading: Reading {
-                accept: "application/json",
-                is_known: None,
-                body_limit_bytes: None,
-            },
-            content_type,
+            reading: Reading::JSON,
+            content_type: write.content_type,
             body,
-            secrets,
+            secrets: write.secrets,
         };
         let send = |session: &Session| {
             // From before the gate is asked: a process that was paused after it had passed
@@ -194,7 +179,7 @@ impl Client {
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
-            pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
+            (write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
                 return Err(refused("this process was paused just before".into()));
             }
@@ -240,19 +225,16 @@ impl Client {
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
+        let asked = Asked {
+            line: &line,
+            timeout,
+            settings: &self.settings,
+            reading: call.reading,
+            secrets,
+        };
         let outcome = request::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| {
-                answer::read(
-                    response,
-                    &line,
-                    timeout,
-                    &self.settings,
-                    call.reading,
-                    secrets,
-                    parse,
-                )
-            })
+            .and_then(|response| asked.read(response, parse))
             .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
         self.ended(call, &line, ended, clock::took(begun));

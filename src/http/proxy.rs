@@ -86,9 +86,10 @@ impl Environment {
 
     /// The proxy on the way to a URL, and who named it; none: no proxy.
     fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
-        let (named, default_port) = match uri.scheme_str() == Some("https") {
-            true => (&self.https, 443),
-            false => (&self.http, 80),
+        let (named, default_port) = if uri.scheme_str() == Some("https") {
+            (&self.https, 443)
+        } else {
+            (&self.http, 80)
         };
         let (proxy, variable) = named.as_ref()?;
         let port = uri.port_u16().unwrap_or(default_port);
@@ -216,9 +217,10 @@ impl Login {
 
 /// `host:port`, an IPv6 address in brackets.
 pub(super) fn authority(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

@@ -117,6 +117,15 @@ pub struct Reading<'a> {
     pub body_limit_bytes: Option<u64>,
 }
 
+impl Reading<'static> {
+    /// A JSON document of which nothing is known.
+    pub const JSON: Reading<'static> = Reading {
+        accept: "application/json",
+        is_known: None,
+        body_limit_bytes: None,
+    };
+}
+
 /// One request, before the credentials are on it.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
@@ -307,12 +316,11 @@ pub(super) fn send(
     }
     let agent = &session.agent;
     // A read has no body, nor has every DELETE.
-    match call.body.is_empty() {
-        true => run(agent, request.body(()), timeout),
-        false => {
-            let request = request.header("Content-Type", call.content_type);
-            run(agent, request.body(&call.body[..]), timeout)
-        }
+    if call.body.is_empty() {
+        run(agent, request.body(()), timeout)
+    } else {
+        let request = request.header("Content-Type", call.content_type);
+        run(agent, request.body(&call.body[..]), timeout)
     }
 }
 

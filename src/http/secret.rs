@@ -42,11 +42,10 @@ impl Secret {
 
     /// Can it be sent? A header takes visible ASCII, and no token has anything else.
     pub fn check(&self) -> Result<(), &'static str> {
-        match self.0.chars().all(|c| c.is_ascii_graphic()) {
-            true => Ok(()),
-            false => {
-                Err("holds characters that no token has, e.g. white space inside; copy it anew")
-            }
+        if self.0.chars().all(|c| c.is_ascii_graphic()) {
+            Ok(())
+        } else {
+            Err("holds characters that no token has, e.g. white space inside; copy it anew")
         }
     }
 
@@ -154,12 +153,13 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {
         let rest = &text[at..];
-        let found = match begins(plain) || begins(unit(rest, plain).0) {
-            true => forms
+        let found = if begins(plain) || begins(unit(rest, plain).0) {
+            forms
                 .iter()
                 .filter_map(|form| written(rest, form.as_ref()))
-                .max(),
-            false => None,
+                .max()
+        } else {
+            None
         };
         if let Some(length) = found {
             shown.push_str(&text[copied..at]);

@@ -4,6 +4,7 @@
 use super::auth::{raise, resolved};
 use super::certificates::Identity;
 use crate::provider::clock;
+use crate::provider::variables::HCLOUD_ALLOW_INSECURE_ENDPOINT;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -296,4 +297,13 @@ impl ServerCertVerifier for AnyCertificate {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// What is wrong with a URL that [`leaves_unencrypted`](crate::text::leaves_unencrypted). `what` is the secret that is
+/// sent there.
+pub fn without_tls(what: &str) -> String {
+    format!(
+        "without TLS anyone on the way reads the {what}; use https://, or set {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true where \
+         the way is yours"
+    )
 }

@@ -170,9 +170,10 @@ impl Socket {
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
         for (index, address) in addresses.iter().enumerate() {
             let left = left_until(by)?;
-            let share = match index + 1 == addresses.len() {
-                true => left,
-                false => left / 2,
+            let share = if index + 1 == addresses.len() {
+                left
+            } else {
+                left / 2
             };
             outcome = TcpStream::connect_timeout(address, share);
             if outcome.is_ok() {
@@ -350,9 +351,10 @@ fn end_of(timeout: NextTimeout) -> Instant {
 /// at all.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
-    match left.is_zero() || is_deadline_over() {
-        true => Err(ErrorKind::TimedOut.into()),
-        false => Ok(left),
+    if left.is_zero() || is_deadline_over() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
     }
 }
 

@@ -124,9 +124,10 @@ impl Budget {
 
     /// The limit that a Service with so many bytes is above, by the list that was read.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
-        match bytes <= ALWAYS_KEPT {
-            true => None,
-            false => self.cut(namespace, age),
+        if bytes <= ALWAYS_KEPT {
+            None
+        } else {
+            self.cut(namespace, age)
         }
     }
 

@@ -123,6 +123,33 @@ pub(super) struct PageEnd {
     pub(super) bytes: u64,
 }
 
+/// The part of a list that is asked for next.
+struct NextPage {
+    /// How many items it may have.
+    items: u32,
+    /// Where it begins, as the query says it; empty for the first page.
+    place: String,
+}
+
+/// The place of the whole list in the API server's cache: the server may ignore the limit, and everything comes in one
+/// answer.
+const WHOLE: &str = "&resourceVersion=0";
+
+impl NextPage {
+    /// Asks for less, after an answer that was too long: for pages instead of the whole list, or for smaller ones. Returns
+    /// false for a page that can't be smaller.
+    fn shrink(&mut self) -> bool {
+        if self.place == WHOLE {
+            self.place.clear();
+        } else if self.items > SMALLEST_PAGE_ITEMS {
+            self.items /= SMALLER_PAGE;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
 impl Client {
     pub fn new(
         access: Access,
@@ -243,9 +270,10 @@ impl Client {
     /// Something that is always there, whole, with a field that it must have.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
         let document: Value = self.get(path)?;
-        match document[field].is_null() {
-            true => Err(self.unreadable(path, format!("the answer has no {field}"))),
-            false => Ok(document),
+        if document[field].is_null() {
+            Err(self.unreadable(path, format!("the answer has no {field}")))
+        } else {
+            Ok(document)
         }
     }
 
@@ -255,8 +283,11 @@ impl Client {
 
     /// Metadata of one object; the same error when it is not there.
     pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let accept = format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
-        Ok(self.http.get_as(path, &accept)?.value)
+        let reading = http::Reading {
+            accept: &format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
+            ..http::Reading::JSON
+        };
+        Ok(self.http.get_parsed(path, reading, PhantomData)?.value)
     }
 
     /// One object as it is now; none when the API server itself says that it is not there.
@@ -304,10 +335,14 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let reply = self
-            .http
-            .write(pass, method, path, content_type, Some(body))?;
-        Ok(reply.value)
+        let write = http::Write {
+            pass,
+            method,
+            path,
+            content_type,
+            secrets: &[],
+        };
+        Ok(self.http.write(write, Some(body))?.value)
     }
 
     /// All objects at `path`, of those that `query` selects (each part of it begins with `&`), as a list of that kind:
@@ -340,11 +375,9 @@ impl Client {
             from,
         };
         self.read_pages(list, print, Vec::new, |items, path, reading| {
-            let page = self
-                .http
-                .get_parsed(path, reading, PhantomData::<Option<P>>)?;
-            let token = page.value.map(|value| value.add_to(items, kind));
-            self.page_end(path, token, page.length)
+            self.page(path, reading, PhantomData::<Option<P>>, |page| {
+                page.map(|page| page.add_to(items, kind))
+            })
         })
     }
 
@@ -374,53 +407,41 @@ impl Client {
         mut so_far: T,
         read_page: &mut impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, Error>,
     ) -> Result<Option<T>, Error> {
-        let ListOf {
-            path: folder,
-            query,
-            kind,
-            from,
-        } = list;
+        let (folder, query, kind) = (list.path, list.query, list.kind);
         let known = std::mem::take(print);
         let answered = Cell::new(known);
+        let is_same = || known.0.is_some() && answered.get() == known;
         let is_known = |body: &[u8]| {
             answered.set(self.print(body));
-            known.0.is_some() && answered.get() == known
+            is_same()
         };
         let accept = accepted(kind);
         let large = lock(&self.large_lists).get(kind).copied();
-        let mut items = large.unwrap_or(PAGE_ITEMS);
-        // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
-        let mut place = match (from, large) {
-            (ReadFrom::Cache, None) => "&resourceVersion=0".to_owned(),
-            _ => String::new(),
+        let mut page = NextPage {
+            items: large.unwrap_or(PAGE_ITEMS),
+            place: match (list.from, large) {
+                (ReadFrom::Cache, None) => WHOLE.to_owned(),
+                _ => String::new(),
+            },
         };
         let (mut listed, mut bytes, mut is_first) = (0, 0, true);
         while listed < ITEMS_AT_MOST {
-            let path = format!("{folder}?limit={items}{query}{place}");
+            let path = format!("{folder}?limit={}{query}{}", page.items, page.place);
             let reading = http::Reading {
                 accept: &accept,
                 is_known: is_first.then_some(&is_known as &http::IsKnown),
                 body_limit_bytes: Some(body_limit(kind)),
             };
             let end = match read_page(&mut so_far, &path, reading) {
-                Err(error) if error.is_too_long() => {
-                    let is_whole = place.contains("resourceVersion");
-                    if !is_whole && items <= SMALLEST_PAGE_ITEMS {
-                        return Err(error);
-                    }
-                    if is_whole {
-                        place = String::new();
-                    } else {
-                        items /= SMALLER_PAGE;
-                    }
-                    log::info!("{error}; reading it in pages of {items}");
-                    lock(&self.large_lists).insert(kind.to_owned(), items);
+                Err(error) if error.is_too_long() && page.shrink() => {
+                    log::info!("{error}; reading it in pages of {}", page.items);
+                    lock(&self.large_lists).insert(kind.to_owned(), page.items);
                     continue;
                 }
                 end => end?,
             };
             let Some(end) = end else {
-                if known.0.is_some() && answered.get() == known {
+                if is_same() {
                     *print = known;
                     return Ok(None);
                 }
@@ -437,8 +458,8 @@ impl Client {
                 }
                 return Ok(Some(so_far));
             }
-            place = format!("&continue={}", percent_encoded(&end.token));
-            listed += items;
+            page.place = format!("&continue={}", percent_encoded(&end.token));
+            listed += page.items;
             is_first = false;
         }
         let why = format!("the list does not end after {ITEMS_AT_MOST} items");
@@ -451,29 +472,23 @@ impl Client {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// `token`: of the next page, or why the answer is no page. `None` means that the answer is null.
-    fn page_end(
-        &self,
-        path: &str,
-        token: Option<Result<String, String>>,
-        bytes: u64,
-    ) -> Result<Option<PageEnd>, Error> {
-        let Some(token) = token else {
-            return Ok(None);
-        };
-        let token = token.map_err(|why| self.unreadable(path, why))?;
-        Ok(Some(PageEnd { token, bytes }))
-    }
-
-    /// One page that `parse` reads: it answers the token of the next one, or why it is no page.
-    pub(super) fn page(
+    /// Reads one page. `token` says which token the next page has, or why the answer is no page; it returns `None` for an
+    /// answer that is null.
+    pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
         reading: http::Reading,
-        parse: impl http::Parse<Value = Option<Result<String, String>>>,
+        parse: P,
+        token: impl FnOnce(P::Value) -> Option<Result<String, String>>,
     ) -> Result<Option<PageEnd>, Error> {
         let page = self.http.get_parsed(path, reading, parse)?;
-        self.page_end(path, page.value, page.length)
+        let Some(token) = token(page.value) else {
+            return Ok(None);
+        };
+        Ok(Some(PageEnd {
+            token: token.map_err(|why| self.unreadable(path, why))?,
+            bytes: page.length,
+        }))
     }
 
     fn unreadable(&self, path: &str, why: String) -> Error {

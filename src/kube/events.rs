@@ -173,9 +173,10 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     } = event;
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
-    let kind = match event.is_warning() {
-        true => "Warning",
-        false => "Normal",
+    let kind = if event.is_warning() {
+        "Warning"
+    } else {
+        "Normal"
     };
     // People read it at a terminal, and it may repeat what came from outside.
     let message = http::without_known_secrets(message);

@@ -113,18 +113,20 @@ fn labels_where<'de, D: Deserializer<'de>>(
     d.deserialize_any(Pairs {
         is_read,
         take: |key: String, value: &str| {
-            let at_most = match key == SERVER_LABELS {
-                true => SERVER_LABELS_CHARACTERS,
-                false => VALUE_CHARACTERS,
+            let at_most = if key == SERVER_LABELS {
+                SERVER_LABELS_CHARACTERS
+            } else {
+                VALUE_CHARACTERS
             };
             let value = text::cut(value, at_most);
             pairs.push((key.into(), (*value).into()));
         },
     })?;
     // API servers sort them, and never repeat one.
-    match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
-        true => Ok(Labels::sorted(pairs)),
-        false => Ok(pairs.into_iter().collect()),
+    if pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
+        Ok(Labels::sorted(pairs))
+    } else {
+        Ok(pairs.into_iter().collect())
     }
 }
 
@@ -227,9 +229,10 @@ impl Annotations {
             take: |key: String, value: &str| {
                 bytes += key.len() + value.len();
                 is_too_large |= bytes > bytes_at_most || pairs.len() == count_at_most;
-                match is_too_large {
-                    true => pairs.clear(),
-                    false => pairs.push((key.into(), value.into())),
+                if is_too_large {
+                    pairs.clear()
+                } else {
+                    pairs.push((key.into(), value.into()))
                 }
             },
         })?;

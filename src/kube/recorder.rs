@@ -224,9 +224,10 @@ impl Queue {
 
     fn push(&mut self, event: Event, now: Instant) {
         let is_warning = event.is_warning();
-        let (count, at_most) = match is_warning {
-            true => (self.warnings, WARNINGS_AT_MOST),
-            false => (self.waiting.len() - self.warnings, OTHERS_AT_MOST),
+        let (count, at_most) = if is_warning {
+            (self.warnings, WARNINGS_AT_MOST)
+        } else {
+            (self.waiting.len() - self.warnings, OTHERS_AT_MOST)
         };
         if count >= at_most {
             self.log_drop(now);
@@ -272,9 +273,10 @@ impl Queue {
         // At the end no more events follow: the limit is not needed.
         let may_warn = self.is_ending || self.warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
-            return match self.waiting.is_empty() {
-                true => Next::Nothing,
-                false => Next::At(now + self.warned_until.saturating_duration_since(now + ahead)),
+            return if self.waiting.is_empty() {
+                Next::Nothing
+            } else {
+                Next::At(now + self.warned_until.saturating_duration_since(now + ahead))
             };
         };
         let Some(event) = self.remove(place) else {

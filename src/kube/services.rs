@@ -339,9 +339,10 @@ impl Collected<'_> {
         let Some(known) = self.known.get(service.metadata.uid.as_str()) else {
             return;
         };
-        match ***known == **service {
-            true => *service = Arc::clone(known),
-            false => Arc::make_mut(service).share_annotations(known),
+        if ***known == **service {
+            *service = Arc::clone(known)
+        } else {
+            Arc::make_mut(service).share_annotations(known)
         }
     }
 
@@ -404,9 +405,10 @@ impl<'de> Visitor<'de> for ServicePage<'_, '_> {
             return Err(serde::de::Error::missing_field("items"));
         }
         self.0.borrow_mut().end_page();
-        Ok(Some(match kind == SERVICE_LIST {
-            true => Ok(metadata.continue_token),
-            false => Err(format!("answered a {kind} instead of a {SERVICE_LIST}")),
+        Ok(Some(if kind == SERVICE_LIST {
+            Ok(metadata.continue_token)
+        } else {
+            Err(format!("answered a {kind} instead of a {SERVICE_LIST}"))
         }))
     }
 }
@@ -480,7 +482,7 @@ impl Client {
         };
         let mut print = known.print;
         let read = self.read_pages(list, &mut print, begin, |collected, path, reading| {
-            self.page(path, reading, ServicePage(collected))
+            self.page(path, reading, ServicePage(collected), |token| token)
         })?;
         let Some(collected) = read else {
             let items = Arc::clone(&known.items);
@@ -491,9 +493,10 @@ impl Client {
         let mut pairs = new.iter().zip(known.items.iter());
         let is_same =
             new.len() == known.items.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other));
-        let items = match is_same {
-            true => Arc::clone(&known.items),
-            false => Arc::new(new),
+        let items = if is_same {
+            Arc::clone(&known.items)
+        } else {
+            Arc::new(new)
         };
         Ok(ServiceList { items, print })
     }

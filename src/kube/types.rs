@@ -304,11 +304,12 @@ pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error>
 /// What every object of an API server has.
 pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
-    match text.is_empty() {
-        true => Err(serde::de::Error::invalid_value(
+    if text.is_empty() {
+        Err(serde::de::Error::invalid_value(
             serde::de::Unexpected::Str(""),
             &"a name, UID or resourceVersion",
-        )),
-        false => Ok(text),
+        ))
+    } else {
+        Ok(text)
     }
 }

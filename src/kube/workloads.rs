@@ -216,9 +216,10 @@ impl Container {
             text.replace(&format!("$({name})"), value)
         };
         let expanded = self.variables.iter().fold(text.to_owned(), expand);
-        match text.contains("$$") || expanded.contains("$(") {
-            true => Err("another place"),
-            false => Ok(expanded),
+        if text.contains("$$") || expanded.contains("$(") {
+            Err("another place")
+        } else {
+            Ok(expanded)
         }
     }
 }

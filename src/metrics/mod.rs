@@ -234,7 +234,7 @@ impl Metric {
         for series in self.series().iter() {
             match self.kind {
                 Kind::Counter | Kind::Gauge => {
-                    line(text, name, "", &series.labels, "", series.value);
+                    self.write_value(text, "", &series.labels, series.value);
                 }
                 Kind::Histogram => self.write_histogram(text, series),
             }
@@ -242,18 +242,27 @@ impl Metric {
     }
 
     fn write_histogram(&self, text: &mut String, series: &Series) {
+        let labels = &series.labels;
+        let comma = if labels.is_empty() { "" } else { "," };
         let mut count = 0;
         for (place, in_bucket) in series.buckets.iter().enumerate() {
             count += in_bucket;
-            let bound = match BUCKETS.get(place) {
-                Some(bound) => format!("le=\"{bound}\""),
-                None => "le=\"+Inf\"".to_owned(),
-            };
-            let labels = &series.labels;
-            line(text, self.name, "_bucket", labels, &bound, count as f64);
+            let bound = BUCKETS.get(place).map_or("+Inf".to_owned(), f64::to_string);
+            let labels = format!("{labels}{comma}le=\"{bound}\"");
+            self.write_value(text, "_bucket", &labels, count as f64);
         }
-        line(text, self.name, "_sum", &series.labels, "", series.value);
-        line(text, self.name, "_count", &series.labels, "", count as f64);
+        self.write_value(text, "_sum", labels, series.value);
+        self.write_value(text, "_count", labels, count as f64);
+    }
+
+    /// `labels` are as they stand between the braces.
+    fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
+        let name = self.name;
+        // Writing to a String does not fail.
+        let _ = match labels {
+            "" => writeln!(text, "{name}{suffix} {value}"),
+            labels => writeln!(text, "{name}{suffix}{{{labels}}} {value}"),
+        };
     }
 
     fn series(&self) -> MutexGuard<'_, Vec<Series>> {
@@ -279,16 +288,6 @@ pub fn exposition() -> String {
         metric.write(&mut text);
     }
     text
-}
-
-fn line(text: &mut String, name: &str, suffix: &str, labels: &str, bound: &str, value: f64) {
-    let labels = match (labels, bound) {
-        ("", "") => String::new(),
-        ("", one) | (one, "") => format!("{{{one}}}"),
-        (labels, bound) => format!("{{{labels},{bound}}}"),
-    };
-    // Writing to a String does not fail.
-    let _ = writeln!(text, "{name}{suffix}{labels} {value}");
 }
 
 /// Of `/proc/self/stat`, on every architecture that Linux still runs on.

@@ -474,13 +474,30 @@ pub struct Balancer {
     pub ports: Vec<PortOwner>,
     /// Public ones first.
     pub addresses: Vec<std::net::IpAddr>,
-    /// Of `targets`, those that are healthy on every port; and all.
+    #[serde(flatten)]
+    pub health: HealthyTargets,
+    pub targets: Vec<Target>,
+    #[serde(flatten)]
+    pub consumption: Consumption,
+    /// Those that its ports show, as far as they were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<ShownCertificate>,
+}
+
+/// How many of a load balancer's targets are healthy on every port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HealthyTargets {
     pub healthy: usize,
     pub total: usize,
-    pub targets: Vec<Target>,
-    /// In the currency of the project's owner, without taxes; none: the cloud does not say.
+}
+
+/// What a load balancer costs, and carries. `None` means that the cloud does not say it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Consumption {
+    /// In the currency of the project's owner, without taxes.
     pub monthly_price: Option<f64>,
-    /// Of this month, in bytes; none: the cloud does not say.
+    /// Of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     /// Outgoing traffic that the price covers.
@@ -488,9 +505,6 @@ pub struct Balancer {
     /// Read only for an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Those that its ports show, as far as they were read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<ShownCertificate>,
 }
 
 /// A certificate that ports of a load balancer show.

@@ -21,6 +21,7 @@ mod route;
 mod service;
 mod source;
 mod tasks;
+pub mod variables;
 mod waits;
 
 pub use clock::{LARGEST_DRIFT, Moment};
@@ -36,13 +37,15 @@ pub use instance::{
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
-    ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,
-    Outcome, PortOwner, SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Then, Usage,
+    ChangeKind, Claim, Consumption, Field, Health, HealthyTargets, Kept, LoadBalancerPlan,
+    LoadBalancers, Needs, Orphan, Outcome, PortOwner, SeenHealth, ShownCertificate, Snapshot,
+    Target, TargetCounts, Then, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
-    AddressFamily, Algorithm, CertificateDomains, HealthCheck, InternalIpFrom, LabelPrefixes,
-    Labels, LoadBalancerDefaults, NetworkSelector, Profile, is_kubernetes_label,
+    AddressFamily, Algorithm, CertificateDomains, HealthCheck, HealthCheckDefaults, InternalIpFrom,
+    LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector, PermittedUse,
+    Profile, is_kubernetes_label,
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{

@@ -63,9 +63,12 @@ pub fn is_kubernetes_label(key: &str) -> bool {
 
 impl LabelPrefixes {
     pub fn allow(&self, key: &str) -> bool {
-        let allows = |prefix: &String| match prefix.ends_with('/') {
-            true => key.starts_with(prefix),
-            false => key == prefix,
+        let allows = |prefix: &String| {
+            if prefix.ends_with('/') {
+                key.starts_with(prefix)
+            } else {
+                key == prefix
+            }
         };
         self.0.iter().any(allows)
     }
@@ -181,7 +184,8 @@ impl CertificateDomains {
     }
 }
 
-/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
+/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`; and what Services may ask for. `None` means
+/// that the setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
     /// `…_TYPE`.
@@ -192,6 +196,18 @@ pub struct LoadBalancerDefaults {
     pub network_zone: Option<Sourced<String>>,
     /// `…_ALGORITHM_TYPE`.
     pub algorithm: Option<Sourced<Algorithm>>,
+    pub network: NetworkDefaults,
+    /// `…_USES_PROXYPROTOCOL`.
+    pub uses_proxyprotocol: Option<Sourced<bool>>,
+    pub health_check: HealthCheckDefaults,
+    /// `…_LABELS`: of all load balancers; of one key the annotation wins.
+    pub labels: Option<Sourced<Labels>>,
+    pub permitted: PermittedUse,
+}
+
+/// By which addresses load balancers are reached, and reach the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkDefaults {
     /// `…_DISABLE_PUBLIC_NETWORK`.
     pub disable_public_network: Option<Sourced<bool>>,
     /// `…_DISABLE_PRIVATE_INGRESS`.
@@ -200,35 +216,41 @@ pub struct LoadBalancerDefaults {
     pub use_private_ip: Option<Sourced<bool>>,
     /// `…_PRIVATE_SUBNET_IP_RANGE`.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
-    /// `…_PRIVATE_IPV4_RANGES`: private addresses that Services may ask for. None: they may ask for all.
-    pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
     /// `…_DISABLE_IPV6`.
     pub disable_ipv6: Option<Sourced<bool>>,
-    /// `…_USES_PROXYPROTOCOL`.
-    pub uses_proxyprotocol: Option<Sourced<bool>>,
+}
+
+/// How the targets of load balancers are checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthCheckDefaults {
     /// `…_HEALTH_CHECK`.
-    pub health_check: Option<Sourced<HealthCheck>>,
+    pub kind: Option<Sourced<HealthCheck>>,
     /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
-    pub health_check_interval_s: Option<Sourced<u32>>,
+    pub interval_s: Option<Sourced<u32>>,
     /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
-    pub health_check_timeout_s: Option<Sourced<u32>>,
+    pub timeout_s: Option<Sourced<u32>>,
     /// `…_HEALTH_CHECK_RETRIES`.
-    pub health_check_retries: Option<Sourced<u32>>,
+    pub retries: Option<Sourced<u32>>,
     /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
     /// health check node port only when this is true.
-    pub health_check_node_port: Option<Sourced<bool>>,
-    /// `…_LABELS`: of all load balancers; of one key the annotation wins.
-    pub labels: Option<Sourced<Labels>>,
-    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
+    pub node_port: Option<Sourced<bool>>,
+}
+
+/// Which things of the project Services may use. `None` means all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PermittedUse {
+    /// `…_PRIVATE_IPV4_RANGES`: private addresses that Services may ask for.
+    pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
+    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim.
     pub primary_ip_selector: Option<Sourced<Selector>>,
     /// `…_CERTIFICATE_SELECTOR`: labels of the certificates that Services may name, besides those of their own namespace.
-    /// None: they may name all that are not another namespace's.
+    /// `None` means all that are not another namespace's.
     pub certificate_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_DOMAINS`. None: Services may have managed certificates for all domains.
+    /// `…_CERTIFICATE_DOMAINS`: domains for which Services may have managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
 }
 
-impl LoadBalancerDefaults {
+impl PermittedUse {
     /// Whether Services may ask for this address of the private Network.
     pub fn allows_private_ipv4(&self, ip: Ipv4Addr) -> bool {
         let ranges = self.private_ipv4_ranges.as_ref();

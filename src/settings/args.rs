@@ -8,6 +8,7 @@ use super::hccm_compat::{self, IGNORED_FLAGS, Use};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Kind, Setting};
 use super::table::{self, TABLE};
+use crate::provider::variables::{HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::text::nearest;
 use crate::text::one_of;
 use lexopt::Arg;
@@ -198,9 +199,10 @@ impl ArgsParser {
             None => {
                 let (what, example) = (setting.kind.value_name(), setting.example());
                 let is_listed = matches!(setting.kind, Kind::Choice(_));
-                let message = match setting.secret || is_listed {
-                    true => format!("needs a value: {what}"),
-                    false => format!("needs a value: {what}, e.g. {name} {example}"),
+                let message = if setting.secret || is_listed {
+                    format!("needs a value: {what}")
+                } else {
+                    format!("needs a value: {what}, e.g. {name} {example}")
                 };
                 self.problem(name, message);
             }
@@ -209,9 +211,10 @@ impl ArgsParser {
 
     /// A bare boolean flag is true.
     fn value(&mut self, flag: Known) -> Option<OsString> {
-        match flag.takes_value() {
-            true => self.parser.value().ok(),
-            false => Some(self.parser.optional_value().unwrap_or("true".into())),
+        if flag.takes_value() {
+            self.parser.value().ok()
+        } else {
+            Some(self.parser.optional_value().unwrap_or("true".into()))
         }
     }
 
@@ -229,9 +232,10 @@ impl ArgsParser {
         let takes_value = known.is_some_and(Known::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
-            _ if is_secret => "unknown flag; a secret on the command line could be read by every \
-                               user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
-                .to_owned(),
+            _ if is_secret => format!(
+                "unknown flag; a secret on the command line could be read by every user of this machine, set \
+                 {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE} instead"
+            ),
             (Some(setting), _) => self.only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
             _ if hccm_compat::by_name(name).is_some() => self.only_for(&[Command::Run]),
@@ -273,9 +277,10 @@ impl ArgsParser {
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();
-        match names.len() > NAMED_AT_MOST {
-            true => format!("not a flag of {own}; see ccm {own} --help"),
-            false => format!("only for {}", one_of(&names)),
+        if names.len() > NAMED_AT_MOST {
+            format!("not a flag of {own}; see ccm {own} --help")
+        } else {
+            format!("only for {}", one_of(&names))
         }
     }
 

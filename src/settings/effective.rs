@@ -165,7 +165,8 @@ impl Resolver<'_> {
         };
         let read = match (text.trim(), variable) {
             ("", _) => return None,
-            (path, Variable::File(_)) => self.file(setting, name, path),
+            (path, Variable::File(_)) => self.file(setting, name, path, false),
+            (path, Variable::OptionalFile(_)) => self.file(setting, name, path, true),
             (text, _) => {
                 let source = Source::Environment(name.to_owned());
                 Ok(Some(Candidate::new(setting, text, source)))
@@ -183,22 +184,26 @@ impl Resolver<'_> {
         setting: &'static Setting,
         variable: &'static str,
         path: &str,
+        is_optional: bool,
     ) -> Result<Option<Candidate>, Problem> {
-        let wrong = |why: String| match setting.secret && looks_like_a_token(path) {
-            true => Problem::environment(
-                variable,
-                "can't be read, and looks like a token itself; write the path of a file that holds the token",
-            ),
-            false => Problem::environment(variable, why).with_value(path),
+        let wrong = |why: String| {
+            if setting.secret && looks_like_a_token(path) {
+                Problem::environment(
+                    variable,
+                    "can't be read, and looks like a token itself; write the path of a file that holds the token",
+                )
+            } else {
+                Problem::environment(variable, why).with_value(path)
+            }
         };
-        let may_be_missing = setting.optional_file && !looks_like_a_token(path);
+        let may_be_missing = is_optional && !looks_like_a_token(path);
         let text = match self.environment.read_file(Path::new(path)) {
             Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(|error| wrong(error.to_string()))?,
         };
         if text.trim().is_empty() {
             let why = || wrong("the file is empty".to_owned());
-            return setting.optional_file.then_some(None).ok_or_else(why);
+            return is_optional.then_some(None).ok_or_else(why);
         }
         let source = Source::Environment(format!("{variable} ({path})"));
         Ok(Some(Candidate {
@@ -283,11 +288,10 @@ pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, Strin
 /// A name that is sent with a password.
 pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "user", |user| {
-        match user.expose().contains(':') {
-            true => {
-                Err("has a colon, which no user of the web service has; is the password in it too?")
-            }
-            false => user.check_line(),
+        if user.expose().contains(':') {
+            Err("has a colon, which no user of the web service has; is the password in it too?")
+        } else {
+            user.check_line()
         }
     })
 }
@@ -320,13 +324,6 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
     Ok(paths)
 }
 
-impl Effective {
-    /// Is the problem about this setting?
-    pub fn is_about(&self, problem: &Problem) -> bool {
-        self.setting.names().any(|name| name == problem.setting)
-    }
-}
-
 impl DaemonSettings {
     /// Its flags, else its first variable. Files that its variables name can't be read from here.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
@@ -334,7 +331,8 @@ impl DaemonSettings {
         if !flags.is_empty() {
             return flags;
         }
-        let is_value = |one: &&Variable| !matches!(one, Variable::File(_));
+        let is_value =
+            |one: &&Variable| !matches!(one, Variable::File(_) | Variable::OptionalFile(_));
         let mut values = setting.variables.iter().filter(is_value);
         let set = values.find_map(|one| {
             let (name, text) = self.variables.iter().find(|(name, _)| name == one.name())?;

@@ -41,9 +41,10 @@ fn heading(setting: &Setting) -> String {
 }
 
 fn with_value(setting: &Setting, flag: String) -> String {
-    match setting.takes_value() {
-        true => format!("{flag} {}", setting.kind.value_name()),
-        false => flag,
+    if setting.takes_value() {
+        format!("{flag} {}", setting.kind.value_name())
+    } else {
+        flag
     }
 }
 
@@ -69,8 +70,8 @@ fn body(setting: &Setting) -> String {
 
 fn described(variable: &Variable) -> String {
     match variable {
-        Variable::Value(name) => (*name).to_owned(),
-        Variable::File(name) => format!("{name} (path of a file)"),
+        Variable::Value(name) => name.to_string(),
+        Variable::File(name) | Variable::OptionalFile(name) => format!("{name} (path of a file)"),
         Variable::Older(name) => format!("{name} (older name)"),
     }
 }
@@ -94,7 +95,7 @@ fn row(setting: &Setting) -> String {
     }
     let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
     let variable = |one: &Variable| match one {
-        Variable::Older(name) => format!("{} (older name)", code(name)),
+        Variable::Older(name) => format!("{} (older name)", code(name.text())),
         other => code(other.name()),
     };
     let variables: Vec<String> = setting.variables.iter().map(variable).collect();

@@ -37,5 +37,7 @@ pub use help::{help, markdown};
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
 pub use setting::{Command, Group, Kind, Setting, Variable};
-pub use table::{Settings, TABLE};
+pub use table::{
+    LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE, TOKEN,
+};
 pub use values::{Color, Controller, LogFormat, Output, WorkloadName};

@@ -1,5 +1,6 @@
 //! What is wrong with the settings, and what is merely worth a line in the log.
 
+use super::setting::Setting;
 use std::fmt;
 
 /// Longest value that a message repeats, in characters.
@@ -35,11 +36,16 @@ impl Problem {
         }
     }
 
-    pub(super) fn environment(setting: &str, message: impl Into<String>) -> Problem {
+    pub(super) fn environment(setting: impl fmt::Display, message: impl Into<String>) -> Problem {
         Problem {
             usage: false,
-            ..Problem::usage(setting, message)
+            ..Problem::usage(setting.to_string(), message)
         }
+    }
+
+    /// Whether it is about this setting, by any of its names.
+    pub fn is_about(&self, setting: &Setting) -> bool {
+        setting.names().any(|name| name == self.setting)
     }
 
     pub(super) fn with_value(mut self, value: impl Into<String>) -> Problem {

@@ -7,9 +7,14 @@ use super::problem::{Notice, Problem};
 use super::setting::Command;
 use super::table::{self, Settings, TABLE};
 use super::values::{Output, WorkloadName};
-use crate::http::WRITE_TIMEOUT;
+use crate::http::{WRITE_TIMEOUT, without_tls};
+use crate::provider::variables::{
+    HCLOUD_LOAD_BALANCERS_LOCATION, HCLOUD_LOAD_BALANCERS_NETWORK_ZONE, HCLOUD_TOKEN,
+    HCLOUD_TOKEN_FILE, ROBOT_PASSWORD, ROBOT_PASSWORD_FILE, ROBOT_USER, ROBOT_USER_FILE,
+    is_about_hetzner,
+};
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
-use crate::text::{leaves_unencrypted, nearest, without_tls};
+use crate::text::{leaves_unencrypted, nearest};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -58,11 +63,14 @@ pub fn parse_with_daemon(
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
     effective.sort_by_key(place);
+    let is_about_token = |problem: &Problem| problem.is_about(&table::TOKEN);
     let needs_token = command != Command::Lint;
     if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {
-        let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
-                       (Hetzner Console → Security → API tokens)";
-        problems.push(Problem::environment("HCLOUD_TOKEN", message));
+        let message = format!(
+            "not set; set it or {HCLOUD_TOKEN_FILE} to a token of the project's API (Hetzner Console → Security → API \
+             tokens)"
+        );
+        problems.push(Problem::environment(HCLOUD_TOKEN, message));
     }
     let mut notices = args.notices;
     notices.extend(unused_variables(command, environment));
@@ -80,11 +88,6 @@ pub fn parse_with_daemon(
         notices,
         problems,
     }
-}
-
-fn is_about_token(problem: &Problem) -> bool {
-    let mut variables = table::TOKEN.variables.iter();
-    variables.any(|variable| problem.setting == variable.name())
 }
 
 impl DaemonSettings {
@@ -108,13 +111,14 @@ impl DaemonSettings {
         for problem in &mut args.problems {
             problem.usage = false;
         }
-        match args.problems.is_empty() {
-            true => Ok(DaemonSettings {
+        if args.problems.is_empty() {
+            Ok(DaemonSettings {
                 from,
                 flags: args.flags,
                 variables,
-            }),
-            false => Err(args.problems),
+            })
+        } else {
+            Err(args.problems)
         }
     }
 }
@@ -135,11 +139,14 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     let mut names = environment.names();
     names.sort_unstable();
     names.retain(is_set);
-    let notice = |name: String| match IGNORED_VARIABLES.contains(&name.as_str()) {
-        true => command
-            .reads_daemon_arguments()
-            .then(|| Notice::ignored(&name)),
-        false => meant(&name).map(|nearest| Notice::misspelt(&name, nearest)),
+    let notice = |name: String| {
+        if IGNORED_VARIABLES.contains(&name.as_str()) {
+            command
+                .reads_daemon_arguments()
+                .then(|| Notice::ignored(&name))
+        } else {
+            meant(&name).map(|nearest| Notice::misspelt(&name, nearest))
+        }
     };
     names.into_iter().filter_map(notice).collect()
 }
@@ -148,8 +155,7 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
-    let has_our_prefix = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
-    if !has_our_prefix || ours.contains(&name) {
+    if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
     // A misspelt name of an ignored variable is not reported.
@@ -203,28 +209,32 @@ fn robot_problem(
     environment: &dyn Environment,
 ) -> Option<Problem> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
-    let (missing, there) = match (user, password) {
-        (Some(_), None) => (&table::ROBOT_PASSWORD, "ROBOT_USER"),
-        (None, Some(_)) => (&table::ROBOT_USER, "ROBOT_PASSWORD"),
+    let (missing, [name, file], there) = match (user, password) {
+        (Some(_), None) => (
+            &table::ROBOT_PASSWORD,
+            [ROBOT_PASSWORD, ROBOT_PASSWORD_FILE],
+            ROBOT_USER,
+        ),
+        (None, Some(_)) => (
+            &table::ROBOT_USER,
+            [ROBOT_USER, ROBOT_USER_FILE],
+            ROBOT_PASSWORD,
+        ),
         _ => return None,
     };
-    let name = missing.written_name();
-    let is_wrong = problems
-        .iter()
-        .any(|one| missing.names().any(|name| name == one.setting));
+    let is_wrong = problems.iter().any(|problem| problem.is_about(missing));
     if !settings.robot_enabled.value || is_wrong {
         return None;
     }
-    let file = format!("{name}_FILE");
-    let path = environment.get(&file).filter(|path| !path.is_empty());
+    let path = environment.get(file.text()).filter(|path| !path.is_empty());
     Some(match path {
         Some(path) => {
             let message = format!("missing or empty, but {there} is set; set both, or neither");
-            Problem::environment(&file, message).with_value(path.to_string_lossy())
+            Problem::environment(file, message).with_value(path.to_string_lossy())
         }
         None => {
             let message = format!("not set, but {there} is; set it or {file} too, or neither");
-            Problem::environment(&name, message)
+            Problem::environment(name, message)
         }
     })
 }
@@ -233,10 +243,10 @@ fn robot_problem(
 fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     let (location, zone) = (settings.location.as_ref()?, settings.network_zone.as_ref()?);
     let message = format!(
-        "set only one of it and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE (which is {:?})",
+        "set only one of it and {HCLOUD_LOAD_BALANCERS_NETWORK_ZONE} (which is {:?})",
         zone.value
     );
-    let problem = Problem::environment("HCLOUD_LOAD_BALANCERS_LOCATION", message);
+    let problem = Problem::environment(HCLOUD_LOAD_BALANCERS_LOCATION, message);
     Some(problem.with_value(location.value.as_str()))
 }
 
@@ -297,11 +307,10 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     } else {
         String::new()
     };
-    let deadline_problem = match deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
-        true => {
-            format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
-        }
-        false => String::new(),
+    let deadline_problem = if deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
+        format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
+    } else {
+        String::new()
     };
     let problems = [
         ("--leader-elect-renew-deadline", deadline, deadline_problem),

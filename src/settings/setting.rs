@@ -1,5 +1,6 @@
 //! What a row of the table of settings says.
 
+use crate::provider::variables::VariableName;
 use crate::text::named;
 
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
@@ -22,8 +23,6 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// A file that is missing or empty leaves it unset: it is a key of a mounted Secret that may not be there.
-    pub optional_file: bool,
     /// Not shown in `--help` nor in `ccm help settings`.
     pub hidden: bool,
     /// Never taken over by `--settings-from`: who runs the command decides.
@@ -43,11 +42,14 @@ pub(super) struct Flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// Holds the value.
-    Value(&'static str),
+    Value(VariableName),
     /// Holds the path of a file that holds the value.
-    File(&'static str),
+    File(VariableName),
+    /// The same, but a file that is missing or empty leaves the setting unset: it is a key of a mounted Secret that may not
+    /// be there.
+    OptionalFile(VariableName),
     /// A former name, still read.
-    Older(&'static str),
+    Older(VariableName),
 }
 
 /// The form of a value. It decides how flags are read and what help calls the value; the exact
@@ -149,7 +151,7 @@ impl Setting {
         }
     }
 
-    /// What the rows leave out. `commands`: those that take it, by flag or by variable.
+    /// What the rows leave out.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -162,25 +164,8 @@ impl Setting {
             commands,
             group,
             secret: false,
-            optional_file: false,
             hidden: false,
             own: false,
-        }
-    }
-
-    /// The same of a switch that is off.
-    pub(super) const fn off(group: Group, commands: &'static [Command]) -> Setting {
-        Setting {
-            default: Some("false"),
-            ..Setting::of(group, commands)
-        }
-    }
-
-    /// The same of a duration.
-    pub(super) const fn duration(group: Group, commands: &'static [Command]) -> Setting {
-        Setting {
-            kind: Kind::Duration,
-            ..Setting::of(group, commands)
         }
     }
 
@@ -189,7 +174,12 @@ impl Setting {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
             ("", [], [variable, ..]) => {
-                let name = variable.name().trim_start_matches("HCLOUD_");
+                let prefixes = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
+                let name = variable.name();
+                let mut names = prefixes
+                    .iter()
+                    .filter_map(|prefix| name.strip_prefix(prefix));
+                let name = names.next().unwrap_or(name);
                 name.to_ascii_lowercase().replace('_', "-")
             }
             (called, ..) => called.to_owned(),
@@ -251,7 +241,10 @@ impl Setting {
 impl Variable {
     pub fn name(self) -> &'static str {
         match self {
-            Variable::Value(name) | Variable::File(name) | Variable::Older(name) => name,
+            Variable::Value(name)
+            | Variable::File(name)
+            | Variable::OptionalFile(name)
+            | Variable::Older(name) => name.text(),
         }
     }
 }

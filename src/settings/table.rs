@@ -1,17 +1,16 @@
 //! The settings: one row each, in the order in which people read about them.
 //!
 //! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of
-//! load
-//! balancers are fields of `provider::LoadBalancerDefaults`.
+//! load balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
-use super::setting::Variable::{File, Older, Value};
+use super::setting::Variable::{File, Older, OptionalFile, Value};
 use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
     AddressFamily, CertificateDomains, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults,
-    NetworkSelector, Profile, Sourced,
+    NetworkSelector, Profile, Sourced, variables,
 };
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -72,39 +71,46 @@ const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteLi
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
-    let mut rows = TABLE.iter().copied();
-    rows.find(|setting| setting.flags.contains(&name))
+    TABLE
+        .iter()
+        .copied()
+        .find(|setting| setting.flags.contains(&name))
 }
 
 pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
-    let mut rows = TABLE.iter().copied();
-    rows.find(|setting| setting.short == Some(letter))
+    TABLE
+        .iter()
+        .copied()
+        .find(|setting| setting.short == Some(letter))
 }
 
 /// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
-/// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order.
+/// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order. Above the
+/// rows of a group stand the group, and the commands that take a setting whose row does not name its commands.
 macro_rules! settings {
-    ($($name:ident $([$default:ident = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
-        $(pub(super) static $name: Setting = Setting { $($row)* };)*
+    ($(($group:expr, $commands:expr)
+        $($name:ident $([$($default:ident).+ = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*
+    )*) => {
+        $($(pub static $name: Setting = Setting { $($row)* ..Setting::of($group, $commands) };)*)*
 
         /// Every setting, in the order in which people read about them.
-        pub static TABLE: &[&Setting] = &[$(&$name),*];
+        pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
 
         /// All settings, typed. Those that a command does not take have their default.
         #[derive(Debug, Clone)]
         pub struct Settings {
             /// For Services without the annotation.
             pub load_balancers: LoadBalancerDefaults,
-            $($(pub $field: Sourced<$type>,)?)*
+            $($($(pub $field: Sourced<$type>,)?)*)*
         }
 
         impl Settings {
             pub(super) fn read(resolver: &mut Resolver) -> Settings {
+                let mut load_balancers = LoadBalancerDefaults::default();
+                $($($(load_balancers.$($default).+ = resolver.optional(&$name, $read);)?)*)*
                 Settings {
-                    load_balancers: LoadBalancerDefaults {
-                        $($($default: resolver.optional(&$name, $read),)?)*
-                    },
-                    $($($field: resolver.setting(&$name, $parse),)?)*
+                    load_balancers,
+                    $($($($field: resolver.setting(&$name, $parse),)?)*)*
                 }
             }
         }
@@ -112,334 +118,301 @@ macro_rules! settings {
 }
 
 settings! {
+    (Group::Hetzner, Command::ALL)
+
     // Required: `None` only together with a `Problem`.
     TOKEN token: Option<SecretSource> = token => {
-        variables: &[Value("HCLOUD_TOKEN"), File("HCLOUD_TOKEN_FILE")],
+        variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
                again whenever the file changes, so a rotated token needs no restart.",
         secret: true,
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     ENDPOINT endpoint: String = parsed(values::url) => {
-        variables: &[Value("HCLOUD_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_ENDPOINT)],
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
         help: "Base URL of the Hetzner Cloud API.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
-        variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_ALLOW_INSECURE_ENDPOINT)],
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
                ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
-        ..Setting::off(Group::Hetzner, Command::ALL)
+        default: Some("false"),
     }
 
     NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
-        variables: &[Value("HCLOUD_NETWORK")],
+        variables: &[Value(variables::HCLOUD_NETWORK)],
         kind: Kind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
                their IP in it as InternalIP. Unset: nodes get no InternalIP.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_NETWORK_ROUTES_ENABLED")],
+        variables: &[Value(variables::HCLOUD_NETWORK_ROUTES_ENABLED)],
         default: Some("true"),
         help: "Whether the Network gets a route to the pods of each node. Needs HCLOUD_NETWORK and \
                --cluster-cidr. false leaves all routes unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_ROUTES)
+        commands: WITH_ROUTES,
     }
 
     NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
+        variables: &[Value(variables::HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK)],
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
-        ..Setting::off(Group::Hetzner, DAEMON_AND_DOCTOR)
+        default: Some("false"),
+        commands: DAEMON_AND_DOCTOR,
     }
 
     METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
-        variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
+        variables: &[Value(variables::HCLOUD_METADATA_ENDPOINT)],
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
         hidden: true,
-        ..Setting::of(Group::Hetzner, DAEMON_AND_DOCTOR)
+        commands: DAEMON_AND_DOCTOR,
     }
 
     ADDRESS_FAMILY address_family: AddressFamily = choice => {
-        called: "address-family",
-        variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_ADDRESS_FAMILY)],
         kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
         help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
-        called: "internal-ip-from",
-        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_FROM")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM)],
         kind: Kind::Choice(&["network", "kubelet"]),
         default: Some("network"),
         help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
                kubelet's --node-ip, also one that the API does not know, e.g. of a VPN; without --node-ip \
                HCLOUD_NETWORK.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     // Empty: unset.
     INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
-        called: "internal-ip-ranges",
-        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_RANGES")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_RANGES)],
         kind: Kind::List("CIDR"),
         help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
                kubelet can write the annotation. Unset: no limit.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
-        called: "label-prefixes",
-        variables: &[Value("HCLOUD_INSTANCES_LABEL_PREFIXES")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_LABEL_PREFIXES)],
         kind: Kind::List("PREFIX"),
         help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
                one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
                topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
-        called: "zone-label-enabled",
-        variables: &[Value("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED")],
+        variables: &[Value(variables::HCLOUD_INSTANCES_ZONE_LABEL_ENABLED)],
         default: Some("true"),
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     // Zero: every decision requests a new list.
     SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
-        variables: &[Value("HCLOUD_SERVER_CACHE_MAX_AGE"), Older("HCLOUD_SERVER_CACHE_TTL")],
+        variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
-        ..Setting::duration(Group::Hetzner, Command::ALL)
+        kind: Kind::Duration,
     }
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
-        variables: &[Value("ROBOT_ENABLED")],
+        variables: &[Value(variables::ROBOT_ENABLED)],
         help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
                their nodes keep what they have: nothing is looked up, set or deleted.",
-        ..Setting::off(Group::Hetzner, Command::ALL)
+        default: Some("false"),
     }
 
     // With `robot_password`, or neither, when `robot_enabled`.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
-        variables: &[Value("ROBOT_USER"), File("ROBOT_USER_FILE")],
+        variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
         kind: Kind::Text("USER"),
         help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
                again whenever the file changes; a file that is missing or empty at the start leaves it unset. \
                Credentials that were refused are not tried again for ten minutes: three failed logins block the IP of \
                this machine.",
         secret: true,
-        optional_file: true,
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_PASSWORD robot_password: Option<SecretSource> = password => {
-        variables: &[Value("ROBOT_PASSWORD"), File("ROBOT_PASSWORD_FILE")],
+        variables: &[Value(variables::ROBOT_PASSWORD), OptionalFile(variables::ROBOT_PASSWORD_FILE)],
         kind: Kind::Text("PASSWORD"),
         help: "Password of that user. The file form is read again whenever the file changes; other credentials are \
                tried at once.",
         secret: true,
-        optional_file: true,
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
-        variables: &[Value("ROBOT_ENDPOINT")],
+        variables: &[Value(variables::ROBOT_ENDPOINT)],
         kind: Kind::Url,
         default: Some("https://robot-ws.your-server.de"),
         help: "Base URL of the Robot web service.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
     // Not 0: that is the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
-        variables: &[Value("ROBOT_CACHE_TIMEOUT")],
+        variables: &[Value(variables::ROBOT_CACHE_TIMEOUT)],
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
-        ..Setting::duration(Group::Hetzner, Command::ALL)
+        kind: Kind::Duration,
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
-        variables: &[Value("ROBOT_RATE_LIMIT_WAIT_TIME")],
+        variables: &[Value(variables::ROBOT_RATE_LIMIT_WAIT_TIME)],
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
-        ..Setting::duration(Group::Hetzner, Command::ALL)
+        kind: Kind::Duration,
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
-        variables: &[Value("ROBOT_FORWARD_INTERNAL_IPS")],
+        variables: &[Value(variables::ROBOT_FORWARD_INTERNAL_IPS)],
         default: Some("true"),
         help: "Whether the node of a dedicated server keeps the InternalIPs that its kubelet was given (--node-ip).",
-        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
+    (Group::Hetzner, WITH_LOAD_BALANCERS)
+
     LB_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_ENABLED")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ENABLED)],
         default: Some("true"),
         help: "Whether Services get load balancers. false leaves all of them unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_TYPE [kind = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_TYPE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_TYPE)],
         kind: Kind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_LOCATION [location = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LOCATION)],
         kind: Kind::Text("LOCATION"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)],
         kind: Kind::Text("ZONE"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_ALGORITHM_TYPE [algorithm = choice] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)],
         kind: Kind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PUBLIC_NETWORK [disable_public_network = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
+    LB_DISABLE_PUBLIC_NETWORK [network.disable_public_network = parsed(boolean)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)],
         help: "Turn their public interface off. Unset: left unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PRIVATE_INGRESS [disable_private_ingress = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
+    LB_DISABLE_PRIVATE_INGRESS [network.disable_private_ingress = parsed(boolean)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)],
         help: "Leave their private IPs out of the status of Services.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USE_PRIVATE_IP [use_private_ip = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
+    LB_USE_PRIVATE_IP [network.use_private_ip = parsed(boolean)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)],
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIVATE_SUBNET_IP_RANGE [private_subnet = parsed(ip_range)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")],
+    LB_PRIVATE_SUBNET_IP_RANGE [network.private_subnet = parsed(ip_range)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)],
         kind: Kind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIVATE_IPV4_RANGES [private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES")],
+    LB_PRIVATE_IPV4_RANGES [permitted.private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES)],
         kind: Kind::List("CIDR"),
         help: "Addresses of the private Network that Services may ask for by the annotation private-ipv4, e.g. 10.0.1.0/24,10.0.2.8/29. A load balancer that has another address keeps it. Unset: every address of a subnet.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_IPV6 [disable_ipv6 = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
+    LB_DISABLE_IPV6 [network.disable_ipv6 = parsed(boolean)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)],
         help: "Leave their IPv6 address out of the status of Services.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)],
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK [health_check = choice] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")],
+    LB_HEALTH_CHECK [health_check.kind = choice] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)],
         kind: Kind::Choice(&["kube-proxy"]),
         help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
+    LB_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL)],
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
-        ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
+        kind: Kind::Duration,
     }
 
-    LB_HEALTH_CHECK_TIMEOUT [health_check_timeout_s = parsed(whole_seconds)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
+    LB_HEALTH_CHECK_TIMEOUT [health_check.timeout_s = parsed(whole_seconds)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT)],
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
-        ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
+        kind: Kind::Duration,
     }
 
-    LB_HEALTH_CHECK_RETRIES [health_check_retries = parsed(count)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")],
+    LB_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES)],
         kind: Kind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
+    LB_HEALTH_CHECK_NODE_PORT [health_check.node_port = parsed(boolean)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT)],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_LABELS [labels = parsed(Labels::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_LABELS")],
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LABELS)],
         kind: Kind::List("KEY=VALUE"),
         help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIMARY_IP_SELECTOR [primary_ip_selector = parsed(Selector::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
+    LB_PRIMARY_IP_SELECTOR [permitted.primary_ip_selector = parsed(Selector::parse)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR)],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_CERTIFICATE_SELECTOR [certificate_selector = parsed(Selector::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR")],
+    LB_CERTIFICATE_SELECTOR [permitted.certificate_selector = parsed(Selector::parse)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR)],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_CERTIFICATE_DOMAINS [certificate_domains = parsed(CertificateDomains::parse)] => {
-        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS")],
+    LB_CERTIFICATE_DOMAINS [permitted.certificate_domains = parsed(CertificateDomains::parse)] => {
+        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS)],
         kind: Kind::List("DOMAIN"),
         help: "Domains for which Services may have managed certificates, e.g. example.com, each with its subdomains. none: managed certificates are turned off. Unset: all domains.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
+
+    (Group::Cluster, Command::ALL)
 
     // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
-        variables: &[Value("KUBECONFIG")],
+        variables: &[Value(variables::KUBECONFIG)],
         kind: Kind::Path,
         help: "How to reach the cluster; the variable may list several files, separated by colons. \
                If neither is set: the service account of the pod, else ~/.kube/config.",
-        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
     CONTEXT context: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["context"],
         kind: Kind::Text("CONTEXT"),
         help: "Context of the kubeconfig. Unset: its current-context.",
-        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
     MASTER master: Option<String> = parsed(unless_empty(values::url)) => {
@@ -448,7 +421,6 @@ settings! {
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
                cluster's own. The credentials of the kubeconfig, in a pod the token of the service \
                account, are sent to it: use only an address of the same cluster.",
-        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
     SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
@@ -458,15 +430,18 @@ settings! {
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
                but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
                those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: as --own-settings.",
-        ..Setting::of(Group::Cluster, TAKE_SETTINGS)
+        commands: TAKE_SETTINGS,
     }
 
     OWN_SETTINGS own_settings: bool = parsed(boolean) => {
         flags: &["own-settings"],
         help: "Do not look for the daemon's settings: what is not set here, nor by the daemon that --settings-from names, has \
                its default. Without it nothing is written while a setting of the daemon is not known.",
-        ..Setting::off(Group::Cluster, TAKE_SETTINGS)
+        default: Some("false"),
+        commands: TAKE_SETTINGS,
     }
+
+    (Group::Controllers, DAEMON)
 
     CLOUD_PROVIDER cloud_provider: Profile = choice => {
         flags: &["cloud-provider"],
@@ -475,7 +450,7 @@ settings! {
         help: "Profile: which provider IDs and labels are written. hcloud replaces \
                hcloud-cloud-controller-manager. A node keeps its provider ID, and a node of the other \
                profile is ignored: do not change the profile of a running cluster.",
-        ..Setting::of(Group::Controllers, Command::ALL)
+        commands: Command::ALL,
     }
 
     CONTROLLERS controllers: Vec<Controller> = parsed(values::controllers) => {
@@ -484,7 +459,6 @@ settings! {
         default: Some("*"),
         help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
-        ..Setting::of(Group::Controllers, DAEMON)
     }
 
     // Like every interval: longer than zero.
@@ -492,7 +466,7 @@ settings! {
         flags: &["node-sync-interval"],
         default: Some("5s"),
         help: "How often ccm polls for new nodes: the longest time that a new node waits.",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
@@ -500,14 +474,14 @@ settings! {
         default: Some("5m"),
         help: "How often addresses and labels of all nodes are compared with their servers. In a project of more than \
                500 servers less often: these lists take 120 calls an hour at most, one for each 50 servers.",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
         flags: &["node-monitor-period"],
         default: Some("5s"),
         help: "How often ccm polls for nodes that are not ready.",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
@@ -515,14 +489,14 @@ settings! {
         default: Some("true"),
         help: "Delete a node only while the token sees the server of another node: the token of another \
                project sees none. Turn it off only for clusters that may have a single node.",
-        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeList, Command::NodeInspect, Command::NodeSync])
+        commands: &[Command::Run, Command::NodeList, Command::NodeInspect, Command::NodeSync],
     }
 
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],
         default: Some("5s"),
         help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::class)) => {
@@ -530,7 +504,7 @@ settings! {
         kind: Kind::Text("CLASS"),
         help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only those without a class. \
                The load balancers of all others stay as they are.",
-        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
+        commands: WITH_LOAD_BALANCERS,
     }
 
     SERVICE_SELECTOR service_selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
@@ -539,7 +513,7 @@ settings! {
         help: "Only Services whose labels match get a load balancer, e.g. lb!=metallb; written like a selector of kubectl \
                -l. The load balancers of all others stay as they are, with ports, targets and addresses, until their \
                Services match again.",
-        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
+        commands: WITH_LOAD_BALANCERS,
     }
 
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
@@ -548,7 +522,7 @@ settings! {
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then. With more than 200 load balancers less often: these lists take 60 calls an hour \
                at most (ccm status shows how often).",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     // At least 1.
@@ -558,7 +532,7 @@ settings! {
         default: Some("5"),
         help: "How many nodes are written at the same time, 100 at most: new nodes, taints of nodes \
                whose server is off, conditions of routes.",
-        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::RouteSync])
+        commands: &[Command::Run, Command::NodeSync, Command::RouteSync],
     }
 
     // At least 1.
@@ -567,7 +541,7 @@ settings! {
         kind: Kind::Integer,
         default: Some("5"),
         help: "How many requests for load balancers run at the same time.",
-        ..Setting::of(Group::Controllers, &[Command::Run, Command::LbSync])
+        commands: &[Command::Run, Command::LbSync],
     }
 
     CLUSTER_NAME cluster_name: String = parsed(values::cluster_name) => {
@@ -577,7 +551,7 @@ settings! {
         help: "Name of the cluster, for people: the first part of the names of load balancers. Two \
                clusters in one project may have the same name: the UID of their Service \
                default/kubernetes identifies them.",
-        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
+        commands: WITH_LOAD_BALANCERS,
     }
 
     // Empty: unset.
@@ -587,14 +561,14 @@ settings! {
         help: "Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the \
                Network within them are managed, all others are never changed. Unset: the route \
                controller does not run.",
-        ..Setting::of(Group::Controllers, WITH_ROUTES)
+        commands: WITH_ROUTES,
     }
 
     CONFIGURE_CLOUD_ROUTES configure_cloud_routes: bool = parsed(boolean) => {
         flags: &["configure-cloud-routes"],
         default: Some("true"),
         help: "false turns the route controller off, as HCLOUD_NETWORK_ROUTES_ENABLED=false does.",
-        ..Setting::of(Group::Controllers, WITH_ROUTES)
+        commands: WITH_ROUTES,
     }
 
     ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
@@ -602,35 +576,39 @@ settings! {
         default: Some("30s"),
         help: "Shortest time between two comparisons of the Network's routes. They are compared when \
                nodes change, and every five minutes.",
-        ..Setting::duration(Group::Controllers, DAEMON)
+        kind: Kind::Duration,
     }
 
     DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
         flags: &["delete-orphaned-load-balancers"],
         help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
                one that is protected. false: they are only reported; ccm lb list shows them.",
-        ..Setting::off(Group::Controllers, DAEMON)
+        default: Some("false"),
     }
 
     DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
         flags: &["delete-orphans"],
         help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
                They are listed, and you confirm.",
-        ..Setting::off(Group::Controllers, &[Command::LbSync])
+        default: Some("false"),
+        commands: &[Command::LbSync],
     }
 
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
         help: "With --delete-orphans, lb adopt and lb release: do not ask.",
-        ..Setting::off(Group::Controllers, &[Command::LbSync, Command::LbAdopt, Command::LbRelease])
+        default: Some("false"),
+        commands: &[Command::LbSync, Command::LbAdopt, Command::LbRelease],
     }
+
+    (Group::LeaderElection, DAEMON)
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
         flags: &["leader-elect"],
         default: Some("true"),
         help: "Of several daemons only the holder of the Lease works, the others wait. \
                hcloud-cloud-controller-manager uses the same Lease. false: no Lease is read or written.",
-        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
+        commands: DAEMON_AND_DOCTOR,
     }
 
     // This and the next two fit together when `leader_elect` is true.
@@ -639,7 +617,7 @@ settings! {
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
                renew deadline, and not shorter than the retry period plus 8s (the longest write).",
-        ..Setting::duration(Group::LeaderElection, DAEMON)
+        kind: Kind::Duration,
     }
 
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
@@ -647,14 +625,14 @@ settings! {
         default: Some("10s"),
         help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
                than 1.2 retry periods.",
-        ..Setting::duration(Group::LeaderElection, DAEMON)
+        kind: Kind::Duration,
     }
 
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
         default: Some("2s"),
         help: "How often the leader renews its Lease, and the others read it.",
-        ..Setting::duration(Group::LeaderElection, DAEMON)
+        kind: Kind::Duration,
     }
 
     LEASE_NAME lease_name: String = parsed(values::object_name) => {
@@ -662,7 +640,7 @@ settings! {
         kind: Kind::Text("NAME"),
         default: Some("cloud-controller-manager"),
         help: "Name of the Lease.",
-        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
+        commands: DAEMON_AND_DOCTOR,
     }
 
     LEASE_NAMESPACE lease_namespace: String = parsed(values::namespace) => {
@@ -670,26 +648,32 @@ settings! {
         kind: Kind::Text("NAME"),
         default: Some("kube-system"),
         help: "Namespace of the Lease.",
-        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
+        commands: DAEMON_AND_DOCTOR,
     }
+
+    (Group::Controllers, DAEMON)
 
     ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
         help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
-        ..Setting::off(Group::Controllers, DAEMON)
+        default: Some("false"),
     }
 
     DRY_RUN dry_run: bool = parsed(boolean) => {
         own: true,
         flags: &["dry-run"],
         help: "Print the planned changes. Write nothing to either API.",
-        ..Setting::off(Group::Controllers, PLANNING)
+        default: Some("false"),
+        commands: PLANNING,
     }
+
+    (Group::Output, Command::ALL)
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
         help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
-        ..Setting::off(Group::Output, SYNCS)
+        default: Some("false"),
+        commands: SYNCS,
     }
 
     NAMESPACE namespace: Option<String> = parsed(unless_empty(values::text)) => {
@@ -698,7 +682,7 @@ settings! {
         kind: Kind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. Unset: that of the kubeconfig's context. lb list shows only \
                this namespace.",
-        ..Setting::of(Group::Output, LOAD_BALANCERS)
+        commands: LOAD_BALANCERS,
     }
 
     // Not together with `namespace`.
@@ -706,7 +690,8 @@ settings! {
         flags: &["all-namespaces"],
         short: Some('A'),
         help: "List Services of all namespaces. So does lb list without -n.",
-        ..Setting::off(Group::Output, &[Command::LbList])
+        default: Some("false"),
+        commands: &[Command::LbList],
     }
 
     SELECTOR selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
@@ -714,20 +699,21 @@ settings! {
         short: Some('l'),
         kind: Kind::Text("SELECTOR"),
         help: "List only what has these labels, e.g. app=web,tier in (a,b),!old.",
-        ..Setting::of(Group::Output, &[Command::NodeList, Command::LbList])
+        commands: &[Command::NodeList, Command::LbList],
     }
 
     SORT_BY sort_by: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["sort-by"],
         kind: Kind::Text("COLUMN"),
         help: "Sort by any heading of -o wide, numbers by their value.",
-        ..Setting::of(Group::Output, LISTS)
+        commands: LISTS,
     }
 
     NO_HEADERS no_headers: bool = parsed(boolean) => {
         flags: &["no-headers"],
         help: "Leave the line of headings out.",
-        ..Setting::off(Group::Output, LISTS)
+        default: Some("false"),
+        commands: LISTS,
     }
 
     // Of lists not with JSON and YAML.
@@ -737,7 +723,8 @@ settings! {
         help: "Show it again and again until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
                once a minute. A terminal is drawn anew; elsewhere a list prints rows that changed, status each screen \
                with its time.",
-        ..Setting::off(Group::Output, &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status])
+        default: Some("false"),
+        commands: &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status],
     }
 
     FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
@@ -745,7 +732,7 @@ settings! {
         short: Some('f'),
         kind: Kind::List("FILE"),
         help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
-        ..Setting::of(Group::Output, &[Command::Lint])
+        commands: &[Command::Lint],
     }
 
     // `Name` only for lists.
@@ -756,7 +743,7 @@ settings! {
         default: Some("table"),
         help: "Output format on stdout. json and yaml are stable, for scripts. name: of a list only names, e.g. \
                service/default/web.",
-        ..Setting::of(Group::Output, CLIENTS)
+        commands: CLIENTS,
     }
 
     COLOR color: Color = choice => {
@@ -766,7 +753,6 @@ settings! {
         default: Some("auto"),
         help: "Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or \
                TERM is dumb.",
-        ..Setting::of(Group::Output, Command::ALL)
     }
 
     LOG_FORMAT log_format: LogFormat = choice => {
@@ -774,7 +760,6 @@ settings! {
         kind: Kind::Choice(&["text", "json"]),
         default: Some("text"),
         help: "Format of the log on stderr: lines for people, or one JSON object for each line.",
-        ..Setting::of(Group::Output, Command::ALL)
     }
 
     VERBOSITY verbosity: u32 = parsed(values::verbosity) => {
@@ -785,42 +770,41 @@ settings! {
         default: Some("0"),
         help: "Log level: 0 logs changes and failures, 4 adds every call to both APIs. Secrets are never \
                logged.",
-        ..Setting::of(Group::Output, Command::ALL)
     }
 
     DEBUG debug: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_DEBUG")],
+        variables: &[Value(variables::HCLOUD_DEBUG)],
         help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
-        ..Setting::off(Group::Output, Command::ALL)
+        default: Some("false"),
     }
 
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
-        variables: &[Value("HCLOUD_METRICS_ENABLED")],
+        variables: &[Value(variables::HCLOUD_METRICS_ENABLED)],
         default: Some("true"),
         help: "Serve /metrics for Prometheus. false removes only /metrics: the probes stay.",
-        ..Setting::of(Group::Output, DAEMON)
+        commands: DAEMON,
     }
 
     // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
         flags: &["metrics-address"],
-        variables: &[Value("HCLOUD_METRICS_ADDRESS")],
+        variables: &[Value(variables::HCLOUD_METRICS_ADDRESS)],
         kind: Kind::Text("[IP]:PORT"),
         default: Some(":8233"),
         help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
                address of the machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
-        ..Setting::of(Group::Output, DAEMON)
+        commands: DAEMON,
     }
+
+    (Group::Controllers, Command::ALL)
 
     // Greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
-        called: "test-time-scale",
-        variables: &[Value("CCM_TEST_TIME_SCALE")],
+        variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
         kind: Kind::Number,
         default: Some("1"),
         help: "For tests: a factor on every wait, so that an hour can pass in a second.",
         hidden: true,
-        ..Setting::of(Group::Controllers, Command::ALL)
     }
 }
 
@@ -831,6 +815,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn each_variable_is_in_a_row() {
+        let rows = TABLE.iter().flat_map(|setting| setting.variables);
+        let names: BTreeSet<&str> = rows.map(|variable| variable.name()).collect();
+        let all = variables::ALL.iter().map(|variable| variable.text());
+        assert_eq!(names, all.collect());
+    }
 
     /// Everything a row may be found by is there once, and help reads as sentences.
     #[test]

@@ -126,12 +126,13 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
 
 /// The first part of names, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
-    match !text.is_empty() && is_label_value(text) {
-        true => Ok(text.to_owned()),
-        false => Err(
+    if !text.is_empty() && is_label_value(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
             "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit"
                 .to_owned(),
-        ),
+        )
     }
 }
 
@@ -184,13 +185,14 @@ pub(super) fn text(text: &str) -> Result<String, String> {
 /// What a Service can have as its `spec.loadBalancerClass`: the API server has the same rule for this field as for the key
 /// of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
-    match is_label_key(text) {
-        true => Ok(text.to_owned()),
-        false => Err(
+    if is_label_key(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
             "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
              or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner"
                 .to_owned(),
-        ),
+        )
     }
 }
 
@@ -267,22 +269,22 @@ pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
 
 /// Name of an object as the API server takes it: a DNS subdomain, RFC 1123.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
-    match is_subdomain(text) {
-        true => Ok(text.to_owned()),
-        false => Err(
-            "use lower case letters, digits, - and ., a letter or digit first and last".to_owned(),
-        ),
+    if is_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("use lower case letters, digits, - and ., a letter or digit first and last".to_owned())
     }
 }
 
 /// A DNS label, RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
-    match is_label(text) {
-        true => Ok(text.to_owned()),
-        false => Err(
+    if is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
             "use at most 63 lower case letters, digits and -, a letter or digit first and last"
                 .to_owned(),
-        ),
+        )
     }
 }
 

@@ -47,9 +47,10 @@ pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String>
     if duration.subsec_nanos() != 0 {
         return Err("use whole seconds, e.g. 15s".to_owned());
     }
-    match (least..=most).contains(&whole) {
-        true => Ok(whole),
-        false => Err(format!("use {least}s to {most}s")),
+    if (least..=most).contains(&whole) {
+        Ok(whole)
+    } else {
+        Err(format!("use {least}s to {most}s"))
     }
 }
 
@@ -64,9 +65,10 @@ pub fn shown_duration(seconds: u64) -> String {
     let text: String = parts
         .map(|(count, unit)| format!("{count}{unit}"))
         .collect();
-    match text.is_empty() {
-        true => "0s".to_owned(),
-        false => text,
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
     }
 }
 
@@ -80,9 +82,10 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
         sum = part.saturating_add(sum);
         rest = after;
     }
-    match sum > MAX_NANOSECONDS {
-        true => Err(too_long()),
-        false => Ok(sum),
+    if sum > MAX_NANOSECONDS {
+        Err(too_long())
+    } else {
+        Ok(sum)
     }
 }
 

@@ -17,7 +17,7 @@ pub use shown::{
 pub use shown::{quoted, reported_once, some_of};
 pub use values::{base_url, boolean, count, host_and_port, ip_range, is_label, is_subdomain};
 pub use values::{is_label_key, is_label_value};
-pub use values::{is_this_machine, leaves_unencrypted, without_tls};
+pub use values::{is_this_machine, leaves_unencrypted};
 
 /// An enum whose variants have names, and are listed in their order.
 macro_rules! named {

@@ -98,9 +98,10 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         return Err("a ( without its )".to_owned());
     }
     parts.push(text[begin..].trim());
-    match parts.iter().any(|part| part.is_empty()) {
-        true => Err("nothing between two commas".to_owned()),
-        false => Ok(parts),
+    if parts.iter().any(|part| part.is_empty()) {
+        Err("nothing between two commas".to_owned())
+    } else {
+        Ok(parts)
     }
 }
 
@@ -145,19 +146,21 @@ fn requirement(text: &str) -> Result<Requirement, String> {
 
 fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, String> {
     let key = key.trim();
-    match is_label_key(key) {
-        true => Ok(Requirement {
+    if is_label_key(key) {
+        Ok(Requirement {
             key: key.to_owned(),
             wanted,
             is_negated,
-        }),
-        false => Err(format!("{} is no name of a label", quoted(key))),
+        })
+    } else {
+        Err(format!("{} is no name of a label", quoted(key)))
     }
 }
 
 fn value(text: &str) -> Result<String, String> {
-    match is_label_value(text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{} is no value of a label", quoted(text))),
+    if is_label_value(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{} is no value of a label", quoted(text)))
     }
 }

@@ -92,14 +92,6 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
         .to_owned())
 }
 
-/// What is wrong with a URL that [`leaves_unencrypted`]; `what`: the secret that is sent there.
-pub fn without_tls(what: &str) -> String {
-    format!(
-        "without TLS anyone on the way reads the {what}; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true where \
-         the way is yours"
-    )
-}
-
 /// `http://` to another machine than this one. What can't be read counts as another machine.
 pub fn leaves_unencrypted(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {

@@ -151,9 +151,15 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     let token = SecretSource::file(file, None);
     let client = plain_of(&sandbox, token, 1 << 20, Arc::clone(&gate) as _);
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
-    let (pass, json) = (<dyn Gate>::pass, "application/json");
-    let reply = client.write::<Value>(pass, Method::Post, "/networks", json, Some(&network));
-    assert_eq!(reply.unwrap().value["network"]["name"], "new");
+    let write = http::Write {
+        pass: <dyn Gate>::pass,
+        method: Method::Post,
+        path: "/networks",
+        content_type: "application/json",
+        secrets: &[],
+    };
+    let reply = client.write::<Value>(write, Some(&network)).unwrap();
+    assert_eq!(reply.value["network"]["name"], "new");
     let calls = sandbox.calls().calls();
     let statuses: Vec<_> = calls.iter().map(|call| call.status).collect();
     assert_eq!((gate.passed(), statuses), (2, vec![Some(401), Some(201)]));

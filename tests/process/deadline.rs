@@ -59,13 +59,14 @@ fn plain(base: String, timeout: Duration, gate: impl Gate + 'static) -> http::Cl
 
 /// A request of this body.
 fn post(client: &http::Client, body: &Value) -> http::Error {
-    let outcome = client.write::<Value>(
-        <dyn Gate>::pass,
-        Method::Post,
-        "/x",
-        "application/json",
-        Some(body),
-    );
+    let write = http::Write {
+        pass: <dyn Gate>::pass,
+        method: Method::Post,
+        path: "/x",
+        content_type: "application/json",
+        secrets: &[],
+    };
+    let outcome = client.write::<Value>(write, Some(body));
     outcome.map(|reply| reply.value).unwrap_err()
 }
 

@@ -12,7 +12,7 @@ use ccm::daemon::Stop;
 use ccm::daemon::lease::{Lease, Renewer, Settings, WaitPolicy};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::kube::{self, LeaseKey};
-use ccm::provider::{Gate, OpenGate, Refused, Source, Sourced, clock};
+use ccm::provider::{Gate, OpenGate, PermittedUse, Refused, Source, Sourced, clock};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +119,10 @@ impl Process {
         let selector = Selector::parse(PRIMARY_IP_SELECTOR).unwrap();
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
-            primary_ip_selector: Some(Sourced::new(selector, Source::Rule("test"))),
+            permitted: PermittedUse {
+                primary_ip_selector: Some(Sourced::new(selector, Source::Rule("test"))),
+                ..PermittedUse::default()
+            },
             ..Defaults::default()
         };
         let token = match start.wrong_token {

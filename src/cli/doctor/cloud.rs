@@ -6,6 +6,7 @@ use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok};
 use crate::cli::wire::TOKEN_CHARACTERS;
 use crate::cli::{node, startup};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
+use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
@@ -99,7 +100,9 @@ pub(super) fn clock(view: &View) -> Verdict {
 pub(super) fn network(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
     Ok(match (&view.cloud.checkup.network, hides_routes(view)) {
-        (None, _) => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
+        (None, _) => Outcome::skipped(format!(
+            "{HCLOUD_NETWORK} is not set: no private Network is used"
+        )),
         (Some(Ok(network)), Some(id)) => Outcome::warn(
             format!(
                 "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
@@ -113,8 +116,9 @@ pub(super) fn network(view: &View) -> Verdict {
         (Some(Ok(network)), None) => Outcome::ok(format!("{network} is there")),
         (Some(Err(error)), _) => Outcome::fail(
             error.message.as_str(),
-            "set HCLOUD_NETWORK to the ID or the name of one of the project's Networks; digits \
-             are always an ID",
+            format!(
+                "set {HCLOUD_NETWORK} to the ID or the name of one of the project's Networks; digits are always an ID"
+            ),
         ),
     })
 }
@@ -131,10 +135,10 @@ pub(super) fn attached(view: &View) -> Verdict {
     let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
         Some(Err(_)) => return Ok(Outcome::skipped("not checked: see network")),
-        None => return Ok(Outcome::skipped("HCLOUD_NETWORK is not set")),
+        None => return Ok(Outcome::skipped(format!("{HCLOUD_NETWORK} is not set"))),
     };
     if view.settings.network_disable_attached_check.value {
-        let why = "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true turns this check off";
+        let why = format!("{HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true turns this check off");
         return Ok(Outcome::skipped(why));
     }
     Ok(match &view.cloud.checkup.attached {
@@ -146,8 +150,9 @@ pub(super) fn attached(view: &View) -> Verdict {
             let found = format!(
                 "this machine is not attached to {network}, but to {there}: ccm run would end here"
             );
-            let remedy = "attach it, correct HCLOUD_NETWORK, or set \
-                          HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be";
+            let remedy = format!(
+                "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
+            );
             match startup::is_set_here("KUBERNETES_SERVICE_HOST") {
                 true => Outcome::fail(found, remedy),
                 // The daemon may run on another one.

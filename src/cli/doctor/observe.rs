@@ -15,11 +15,15 @@ use crate::http::SecretSource;
 use crate::kube::{
     self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload,
 };
+use crate::provider::variables::{
+    HCLOUD_ENDPOINT, HCLOUD_LOAD_BALANCERS_ENABLED, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE,
+    ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER,
+};
 use crate::provider::{
     self, Balancer, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, TargetCounts, Urgency,
     clock,
 };
-use crate::settings::{Command, Controller, Settings};
+use crate::settings::{Command, Controller, Settings, TOKEN};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -177,7 +181,7 @@ impl<'a> Observer<'a> {
         let settings = &self.started.settings;
         let problems = self.started.problems.iter();
         let (of_token, problems): (Vec<_>, Vec<_>) =
-            problems.partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
+            problems.partition(|problem| problem.is_about(&TOKEN));
         let token = match (&settings.token.value, of_token.last()) {
             (Some(token), _) => Ok(token.length()),
             (None, Some(problem)) => Err(failed(problem.to_string())),
@@ -254,7 +258,6 @@ impl<'a> Observer<'a> {
             .apis
             .as_ref()
             .map(|apis| apis.refreshes(of_daemon.0, of_daemon.1));
-        let without_login = || Gap::NotHere(WITHOUT_LOGIN.into());
         let is_on = settings.robot_enabled.value;
         let dedicated = cloud.dedicated.clone();
         View {
@@ -397,35 +400,49 @@ fn provider(settings: &Settings) -> Seen<Hetzner> {
     provider.map_err(failed)
 }
 
-const WITHOUT_LOGIN: &str = "ROBOT_USER and ROBOT_PASSWORD are not set: no dedicated server is looked up, their nodes \
-                             keep what they have, and are targets by their InternalIP alone";
+fn without_login() -> Gap {
+    Gap::NotHere(format!(
+        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set: no dedicated server is looked up, their nodes keep what they have, \
+         and are targets by their InternalIP alone"
+    ))
+}
 
 fn cloud_gap(error: provider::Error) -> Gap {
     let fixes = [
-        "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and set \
-         HCLOUD_TOKEN or HCLOUD_TOKEN_FILE",
+        format!(
+            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and \
+             set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
+        ),
         "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
-         Terraform)",
-        "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com",
+         Terraform)"
+            .to_owned(),
+        format!(
+            "check {HCLOUD_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
+        ),
     ];
     fixable(error, fixes)
 }
 
 fn robot_gap(error: provider::Error) -> Gap {
     let fixes = [
-        "set ROBOT_USER and ROBOT_PASSWORD, or their _FILE forms, to a user of the web service (Robot → Settings → Web \
-         service and app settings); ccm shows refused credentials once in ten minutes, because three refused logins \
-         block the IP of this machine for as long",
+        format!(
+            "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
+             Web service and app settings); ccm shows refused credentials once in ten minutes, because three refused \
+             logins block the IP of this machine for as long"
+        ),
         "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
-         scripts)",
-        "check ROBOT_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
-         nodes on dedicated servers keep what they have",
+         scripts)"
+            .to_owned(),
+        format!(
+            "check {ROBOT_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
+             nodes on dedicated servers keep what they have"
+        ),
     ];
     fixable(error, fixes)
 }
 
 /// The fix of a refused login, of a rate limit, and of everything else.
-fn fixable(error: provider::Error, [login, limit, other]: [&'static str; 3]) -> Gap {
+fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
         ErrorKind::RateLimited { .. } => limit,
@@ -436,8 +453,8 @@ fn fixable(error: provider::Error, [login, limit, other]: [&'static str; 3]) -> 
 
 fn service_plans(settings: &Settings, apis: &Apis, look: Duration) -> Seen<Vec<ServicePlan>> {
     if apis.provider.load_balancers().is_none() {
-        let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
-        return Err(Gap::NotHere(why.into()));
+        let why = format!("{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer");
+        return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::Settings {
         // Half of each is how old a list may be.

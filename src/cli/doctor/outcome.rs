@@ -59,7 +59,7 @@ pub(in crate::cli) enum Gap {
     /// It does not exist here, or may not be read, and that is no fault.
     NotHere(String),
     /// It was tried; the error, and the fix where the error shows it.
-    Failed(String, Option<&'static str>),
+    Failed(String, Option<String>),
 }
 
 /// For a check that rests on what another one reports.
@@ -99,7 +99,7 @@ impl Outcome {
         match gap {
             Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
             Gap::NotHere(why) => Outcome::skipped(why),
-            Gap::Failed(why, fix) => Outcome::fail(why, fix.unwrap_or(remedy)),
+            Gap::Failed(why, fix) => Outcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned())),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::node::{self, Server};
 use crate::controllers::route::{Plan, State, Step};
 use crate::provider::Severity;
+use crate::provider::variables::HCLOUD_NETWORK_ROUTES_ENABLED;
 use std::collections::HashSet;
 
 pub(super) fn routes(view: &View) -> Verdicts {
@@ -81,8 +82,10 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
     nodes.map(|plan| {
         let outcome = Outcome::warn(
             "without spec.podCIDR, so that no route leads to its pods",
-            "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; where the CNI hands \
-             out addresses itself, HCLOUD_NETWORK_ROUTES_ENABLED=false",
+            format!(
+                "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; where the CNI hands \
+                 out addresses itself, {HCLOUD_NETWORK_ROUTES_ENABLED}=false"
+            ),
         );
         outcome.on("node", &plan.object.name)
     })

@@ -6,6 +6,7 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
 use crate::provider::{Balancer, BalancerHealth, Finding, Health, PortOwner, Reason, clock};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
@@ -59,7 +60,12 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     let namespaces: BTreeSet<&str> = of_services
         .map(|plan| plan.service.metadata.namespace.as_ref())
         .collect();
-    let is_limited = view.settings.load_balancers.private_ipv4_ranges.is_some();
+    let is_limited = view
+        .settings
+        .load_balancers
+        .permitted
+        .private_ipv4_ranges
+        .is_some();
     if is_limited || namespaces.len() < 2 {
         return None;
     }
@@ -67,11 +73,13 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     let what = format!(
         "Services of several namespaces ({}) choose private addresses by annotation private-ipv4: each may take any free \
          address of the Network, also one at which other programs expect something else, such as a database that was \
-         deleted; HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES is not set here",
+         deleted; {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here",
         some_of(&namespaces)
     );
-    let remedy = "set HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES for the daemon to the addresses that are meant for load \
-                  balancers; each load balancer keeps the address that it has";
+    let remedy = format!(
+        "set {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} for the daemon to the addresses that are meant for load \
+         balancers; each load balancer keeps the address that it has"
+    );
     Some(Outcome::warn(what, remedy))
 }
 

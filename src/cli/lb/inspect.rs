@@ -63,7 +63,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
                 "connections and requests can't be read: {error}"
             ));
         });
-        found.usage = usage.ok();
+        found.consumption.usage = usage.ok();
     }
 }
 
@@ -155,6 +155,7 @@ fn inspection(
 
 /// What the load balancer costs, carried this month, and does now; what is not known is left out.
 fn usage(found: &Balancer) -> String {
+    let found = &found.consumption;
     let usage = found.usage.unwrap_or_default();
     let price = found
         .monthly_price

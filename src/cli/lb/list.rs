@@ -1,6 +1,6 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::plans::{Services, TURNED_OFF, serves_others_alone, targets_cell};
+use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};
 use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
@@ -16,12 +16,12 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (context, settings) = (&services.context, &services.context.settings);
     let is_off = context.apis.provider.load_balancers().is_none();
     if is_off && matches!(settings.output.value, Output::Json | Output::Yaml) {
-        Printer::notice(TURNED_OFF);
+        Printer::notice(turned_off());
     }
     let begun = clock::now();
     TABLE.show(context, || {
         let empty = match is_off {
-            true => format!("{TURNED_OFF}.\n"),
+            true => turned_off() + ".\n",
             false => nothing(&settings.namespace.value),
         };
         let (controller, apis) = (&services.controller, &context.apis);

@@ -9,6 +9,7 @@ use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::kube::Service;
 use crate::provider::PortOwner;
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_ENABLED;
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeSet, HashSet};
@@ -18,7 +19,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// As `ccm doctor` says it.
-pub(super) const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer, and none is changed or deleted";
+pub(super) fn turned_off() -> String {
+    format!(
+        "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
+    )
+}
 
 /// What the commands on Services work with.
 pub(super) struct Services {
@@ -37,7 +42,7 @@ impl Services {
         let context = Context::new(started)?;
         // A list says it in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
-            return Err(Printer::failure(TURNED_OFF));
+            return Err(Printer::failure(&turned_off()));
         }
         Ok(Services {
             controller: ServiceController::new(wire::service_settings(&context.settings)),

@@ -4,6 +4,7 @@ use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error, Instances};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
+use crate::provider::variables::ROBOT_USER;
 use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -178,8 +179,8 @@ impl Observation<'_> {
             match list.value.is_empty() {
                 // It is answered as an error, and so it proves nothing.
                 true => {
-                    let why = "the account of ROBOT_USER lists no server at all";
-                    let unclear = |id| (id, Fact::Unclear(why.into()));
+                    let why = format!("the account of {ROBOT_USER} lists no server at all");
+                    let unclear = |id| (id, Fact::Unclear(why.clone()));
                     facts.extend(missing.into_iter().map(unclear));
                 }
                 false => facts.extend(self.second_witness(missing, &list.value, SEEN_AT_LEAST)),

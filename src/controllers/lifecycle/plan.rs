@@ -3,6 +3,7 @@
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
 use crate::kube::{Node, Taint};
+use crate::provider::variables::ROBOT_USER;
 use crate::provider::{Finding, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
                      probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
                 ),
                 InstanceId::Dedicated(_) => format!(
-                    "the account of ROBOT_USER does not list server {id}, nor that of any other node: the credentials \
+                    "the account of {ROBOT_USER} does not list server {id}, nor that of any other node: the credentials \
                      are probably another account's, or a single server's, so the node is kept \
                      (--node-deletion-guard=false deletes it)"
                 ),

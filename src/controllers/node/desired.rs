@@ -5,6 +5,7 @@
 //! of the server's, comes first, and is the only one of its type; the rest follow.
 
 use crate::kube::{Node, Taint};
+use crate::provider::variables::HCLOUD_INSTANCES_LABEL_PREFIXES;
 use crate::provider::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, PROVIDED_NODE_IP, Reason,
     SERVER_LABELS, Source, Sourced, TopologyLabel, is_kubernetes_label, one_ip_or_two,
@@ -224,7 +225,7 @@ pub(super) fn from_server(
 }
 
 fn by_prefix() -> Source {
-    Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES")
+    Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
 /// What can't have been set by us counts for nothing.

@@ -6,6 +6,7 @@ use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_
 use crate::controllers::node_writes::Values;
 use crate::controllers::{NodeChange, Plan};
 use crate::kube::{Node, ObjectReference, Taint};
+use crate::provider::variables::{ROBOT_ENABLED, ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
     Instances, Metadata, NodeAddress, Provider, ProviderId, Reason, SERVER_LABELS, Servers, Source,
@@ -109,7 +110,7 @@ pub(super) fn plan_node(
             let message = format!("provider ID {id:?}: {why}: the node is left alone");
             let fix = match provider.parse_provider_id(id) {
                 ProviderId::Ours(_) => {
-                    "set ROBOT_ENABLED=true, ROBOT_USER and ROBOT_PASSWORD".to_owned()
+                    format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
             };
@@ -238,7 +239,7 @@ impl NodePlan {
                     ),
                     InstanceId::Dedicated(_) => (
                         format!(
-                            "provider ID {provider_id:?}: the account of ROBOT_USER does not list this server; was it \
+                            "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was it \
                              cancelled, or are the credentials another account's, or a single server's?"
                         ),
                         "the login of the account that has the server",

@@ -8,6 +8,7 @@ use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::node_writes::ROUTE_CREATED;
 use crate::kube::{Node, ObjectReference};
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
 };
@@ -528,7 +529,7 @@ impl<'a> Planner<'a> {
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
-            let fix = "check HCLOUD_NETWORK and --context";
+            let fix = format!("check {HCLOUD_NETWORK} and --context");
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why).with_fix(fix));
         }
         if !self.dedicated.is_empty() {

@@ -9,6 +9,7 @@ use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::http::{Method, Secret};
+use crate::provider::variables::VariableName;
 use crate::provider::{
     self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Sourced, TlsPair, Urgency,
     Verb,
@@ -444,7 +445,7 @@ impl Change {
                 format!(
                     "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
                     by.key(),
-                    by.variable.unwrap_or_default()
+                    by.variable.map_or("", VariableName::text)
                 )
             }
             code @ ("resource_unavailable" | "invalid_input" | "not_found")

@@ -1,6 +1,7 @@
 //! A failed call of the web service, in its own words.
 
 use crate::http::{self, Kind, shortened};
+use crate::provider::variables::{ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{Error, ErrorKind};
 use serde_json::Value;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl Failed {
         };
         let hint = hint(&http, &kind, code.is_some());
         Failed {
-            error: Error::new(kind, said + hint),
+            error: Error::new(kind, said + &hint),
             status: http.status(),
             interval: interval.map(Duration::from_secs),
             code: code.map(str::to_owned),
@@ -85,23 +86,23 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     }
 }
 
-fn hint(http: &http::Error, kind: &ErrorKind, has_body: bool) -> &'static str {
+fn hint(http: &http::Error, kind: &ErrorKind, has_body: bool) -> String {
     match kind {
-        ErrorKind::Unauthorized => {
-            "; are ROBOT_USER and ROBOT_PASSWORD those of a web service user (Robot → Settings → Web service and app \
+        ErrorKind::Unauthorized => format!(
+            "; are {ROBOT_USER} and {ROBOT_PASSWORD} those of a web service user (Robot → Settings → Web service and app \
              settings)?"
-        }
+        ),
         ErrorKind::Forbidden => {
-            "; Robot answers so while the IP of this machine is blocked, for ten minutes after three failed logins"
+            "; Robot answers so while the IP of this machine is blocked, for ten minutes after three failed logins".to_owned()
         }
-        ErrorKind::Misconfigured => "; is ROBOT_ENDPOINT right?",
-        ErrorKind::Unavailable if http.status() == Some(503) => "; Robot is being maintained",
+        ErrorKind::Misconfigured => format!("; is {ROBOT_ENDPOINT} right?"),
+        ErrorKind::Unavailable if http.status() == Some(503) => "; Robot is being maintained".to_owned(),
         ErrorKind::Unavailable if http.status().is_some() && !has_body => {
-            " without an error of Robot; is ROBOT_ENDPOINT right, or a proxy in between?"
+            format!(" without an error of Robot; is {ROBOT_ENDPOINT} right, or a proxy in between?")
         }
         ErrorKind::Unavailable if matches!(http.kind, Kind::Unreachable(_)) => {
-            " (the address is that of ROBOT_ENDPOINT)"
+            format!(" (the address is that of {ROBOT_ENDPOINT})")
         }
-        _ => "",
+        _ => String::new(),
     }
 }

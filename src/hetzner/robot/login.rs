@@ -3,6 +3,7 @@
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
+use crate::provider::variables::{ROBOT_PASSWORD_FILE, ROBOT_USER_FILE};
 use crate::provider::{clock, lock};
 use jiff::Timestamp;
 use std::sync::Mutex;
@@ -109,8 +110,8 @@ impl Issuer for Login {
         let mut state = lock(&self.state);
         if let Some(refusal) = state.obstacle(credentials.header.as_ref()) {
             return Err(format!(
-                "Robot refused a login at {}; the next one is tried at {}, or when a file of ROBOT_USER_FILE or \
-                 ROBOT_PASSWORD_FILE holds other credentials: three failed logins block the IP of this machine for ten \
+                "Robot refused a login at {}; the next one is tried at {}, or when a file of {ROBOT_USER_FILE} or \
+                 {ROBOT_PASSWORD_FILE} holds other credentials: three failed logins block the IP of this machine for ten \
                  minutes",
                 refusal.at, refusal.ends
             ));

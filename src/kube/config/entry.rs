@@ -202,9 +202,10 @@ pub(super) fn may_be_secret(text: &str) -> bool {
 
 /// A name in quotes; what can't be one is not repeated.
 pub(super) fn shown(name: &str) -> String {
-    match may_be_secret(name) {
-        true => "[not shown: looks like a secret]".into(),
-        false => quoted(name),
+    if may_be_secret(name) {
+        "[not shown: looks like a secret]".into()
+    } else {
+        quoted(name)
     }
 }
 

@@ -5,13 +5,13 @@
 
 use super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
 use crate::http::{self, Identity, Issuer, Pem, Secret};
+use crate::provider::variables::is_about_hetzner;
 use crate::provider::{clock, lock};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use serde_yaml::Mapping;
 use socket2::SockRef;
-use std::ffi::OsStr;
 use std::io::{IsTerminal, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -327,15 +327,17 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| !is_of_cloud(name)))
+            // The tokens of the Hetzner APIs are not for a program of the kubeconfig.
+            .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|one| (&*one.name, &*one.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // It may hold a secret: a person at a terminal reads it, and no log keeps it.
-            .stderr(match std::io::stderr().is_terminal() {
-                true => Stdio::inherit(),
-                false => Stdio::null(),
+            .stderr(if std::io::stderr().is_terminal() {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
             })
             // A group of its own: what it has started itself is ended with it.
             .process_group(0)
@@ -385,12 +387,6 @@ impl Program {
             true => Ok(printed),
         }
     }
-}
-
-/// The token of the project, or of the Robot API, is not for a program of the kubeconfig.
-fn is_of_cloud(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    name.starts_with(b"HCLOUD_") || name.starts_with(b"ROBOT_")
 }
 
 /// The program, and whatever it has started and did not make a group of its own.

@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, explained, shown, typed};
 use crate::http::read_file;
+use crate::provider::variables::KUBECONFIG;
 use crate::text;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -65,7 +66,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     if !read_any {
         let list = list(paths);
         return Err(format!(
-            "kubeconfig: none of these files exists: {list}; correct KUBECONFIG"
+            "kubeconfig: none of these files exists: {list}; correct {KUBECONFIG}"
         ));
     }
     Ok(merged)

@@ -8,6 +8,7 @@ mod file;
 pub use context::{Access, EXEC_TIME_LIMIT, Options};
 
 use crate::http::{Authorities, Roots, SecretSource, Tls, TlsSource, read_file};
+use crate::provider::variables::KUBECONFIG;
 use entry::shown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,11 +54,10 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
         no_context(context, "~/.kube/config does not exist")?;
         return Ok(Access::without_credentials(""));
     }
-    Err(
-        "no cluster to talk to: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
+    Err(format!(
+        "no cluster to talk to: give --kubeconfig or set {KUBECONFIG} (outside a cluster there is no \
          KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)"
-            .into(),
-    )
+    ))
 }
 
 /// `--context` names a certain cluster: no other one may be used instead.
@@ -65,7 +65,7 @@ fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
         Some(name) => Err(format!(
-            "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set KUBECONFIG, \
+            "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set {KUBECONFIG}, \
              or leave --context out",
             shown(name)
         )),

@@ -77,6 +77,7 @@ fn private_network_insists_on_the_network_and_uses_it() {
         parsed
             .settings
             .load_balancers
+            .network
             .use_private_ip
             .map(|set| set.value),
         Some(true)

@@ -33,7 +33,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
             let mut world = World::new(profile);
             if *interval {
                 let variable = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL";
-                world.defaults.health_check_interval_s = Some(environment(variable, 15));
+                world.defaults.health_check.interval_s = Some(environment(variable, 15));
             }
             world.set(annotations);
             let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
@@ -113,7 +113,7 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
         world.service.traffic_policy = policy;
         world.service.health_check_node_port = (policy == local).then_some(32000);
         let set = || environment(DEFAULT, HealthCheck::KubeProxy);
-        world.defaults.health_check = by_default.then(set);
+        world.defaults.health_check.kind = by_default.then(set);
         world.set(annotations);
         let told = world.told(Reason::AnnotationWithoutEffect);
         world.settle();

@@ -319,7 +319,7 @@ fn several(seed: u64) -> Several {
     }
     if random.percent(10) {
         let variable = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
-        world.defaults.use_private_ip = Some(environment(variable, true));
+        world.defaults.network.use_private_ip = Some(environment(variable, true));
     }
     let count = 1 + random.below(6) as usize;
     let mut services: Vec<Service> = (0..count).map(|at| service(random, at)).collect();

@@ -49,22 +49,22 @@ const CASES: &[Case] = &[
         annotation: "algorithm-type=least_connections", of: |w| w.balancer().algorithm.kind.name().into(),
         effects: ["least_connections", "least_connections", "round_robin", "least_connections"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
-        set: |d| { d.use_private_ip = env(PRIVATE, true);
-            d.disable_public_network = env("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", true); },
-        unset: |d| d.disable_public_network = None, annotation: "disable-public-network=false",
+        set: |d| { d.network.use_private_ip = env(PRIVATE, true);
+            d.network.disable_public_network = env("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", true); },
+        unset: |d| d.network.disable_public_network = None, annotation: "disable-public-network=false",
         of: |w| w.balancer().public_net.enabled.to_string(), effects: ["false", "true", "true", "true"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
-        set: |d| d.disable_private_ingress = env("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", true), unset: |d| d.disable_private_ingress = None,
+        set: |d| d.network.disable_private_ingress = env("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", true), unset: |d| d.network.disable_private_ingress = None,
         annotation: "disable-private-ingress=false", of: addresses, effects: ["2", "3", "3", "3"] },
-    Case { variable: PRIVATE, set: |d| d.use_private_ip = env(PRIVATE, true), unset: |d| d.use_private_ip = None,
+    Case { variable: PRIVATE, set: |d| d.network.use_private_ip = env(PRIVATE, true), unset: |d| d.network.use_private_ip = None,
         annotation: "use-private-ip=false", of: |w| w.balancer().server_targets().filter(|t| t.1).count().to_string(),
         effects: ["3", "0", "0", "0"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
-        set: |d| d.private_subnet = env("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24".parse().unwrap()), unset: |_| {},
+        set: |d| d.network.private_subnet = env("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24".parse().unwrap()), unset: |_| {},
         annotation: "private-subnet-ip-range=10.0.0.0/16", of: |w| w.balancer().private_net[0].network.to_string(),
         effects: ["10", "10", "10", "10"] },
-    Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", set: |d| d.disable_ipv6 = env("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", true),
-        unset: |d| d.disable_ipv6 = None, annotation: "ipv6-disabled=false", of: addresses, effects: ["2", "3", "3", "3"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", set: |d| d.network.disable_ipv6 = env("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", true),
+        unset: |d| d.network.disable_ipv6 = None, annotation: "ipv6-disabled=false", of: addresses, effects: ["2", "3", "3", "3"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
         set: |d| d.uses_proxyprotocol = env("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", true), unset: |d| d.uses_proxyprotocol = None,
         annotation: "uses-proxyprotocol=false", of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
@@ -73,17 +73,17 @@ const CASES: &[Case] = &[
         annotation: "labels=team=web", of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),
         effects: ["all 1", "web 1", "web 1", "web 1"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK",
-        set: |d| d.health_check = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", HealthCheck::KubeProxy), unset: |d| d.health_check = None,
+        set: |d| d.health_check.kind = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", HealthCheck::KubeProxy), unset: |d| d.health_check.kind = None,
         annotation: "health-check-protocol=tcp", of: |w| format!("{} {}", check(w, PortField::CheckProtocol), check(w, PortField::CheckPort)),
         effects: ["http 10256", "tcp 30080", "tcp 30080", "tcp 30080"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
-        set: |d| d.health_check_interval_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", 5), unset: |d| d.health_check_interval_s = None,
+        set: |d| d.health_check.interval_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", 5), unset: |d| d.health_check.interval_s = None,
         annotation: "health-check-interval=6s", of: |w| check(w, PortField::CheckInterval), effects: ["5s", "6s", "15s", "6s"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
-        set: |d| d.health_check_timeout_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", 5), unset: |d| d.health_check_timeout_s = None,
+        set: |d| d.health_check.timeout_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", 5), unset: |d| d.health_check.timeout_s = None,
         annotation: "health-check-timeout=6s", of: |w| check(w, PortField::CheckTimeout), effects: ["5s", "6s", "10s", "6s"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
-        set: |d| d.health_check_retries = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", 5), unset: |d| d.health_check_retries = None,
+        set: |d| d.health_check.retries = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", 5), unset: |d| d.health_check.retries = None,
         annotation: "health-check-retries=6", of: |w| check(w, PortField::CheckRetries), effects: ["5", "6", "3", "6"] },
 ];
 
@@ -121,7 +121,10 @@ fn a_default_holds_without_an_annotation_and_below_one() {
 #[test]
 fn every_variable_of_the_table_has_a_case() {
     let cases: BTreeSet<&str> = CASES.iter().map(|case| case.variable).collect();
-    let rows: BTreeSet<&str> = TABLE.iter().filter_map(|row| row.variable).collect();
+    let rows: BTreeSet<&str> = TABLE
+        .iter()
+        .filter_map(|row| Some(row.variable?.text()))
+        .collect();
     assert_eq!(cases, rows);
 }
 
@@ -161,7 +164,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
         world.service.traffic_policy = TrafficPolicy::Local;
         world.service.health_check_node_port = Some(32000);
         let variable = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
-        world.defaults.health_check_node_port = setting.map(|on| environment(variable, on));
+        world.defaults.health_check.node_port = setting.map(|on| environment(variable, on));
         world.set(annotations);
         world.settle();
         let path = PortField::CheckPath.of(world.listener());

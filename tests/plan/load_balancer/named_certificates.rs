@@ -165,12 +165,12 @@ const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
 
 fn select(world: &mut World, selector: &str) {
     let selector = Selector::parse(selector).unwrap();
-    world.defaults.certificate_selector = Some(environment(SELECTOR, selector));
+    world.defaults.permitted.certificate_selector = Some(environment(SELECTOR, selector));
 }
 
 fn limit(world: &mut World, domains: &str) {
     let domains = CertificateDomains::parse(domains).unwrap();
-    world.defaults.certificate_domains = Some(environment(DOMAINS, domains));
+    world.defaults.permitted.certificate_domains = Some(environment(DOMAINS, domains));
 }
 
 #[rustfmt::skip] // A case is a line.

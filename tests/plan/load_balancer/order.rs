@@ -115,7 +115,7 @@ fn an_address_in_the_network_takes_a_call_of_its_own() {
             true => {
                 let variable = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
                 let range = environment(variable, "10.0.0.0/24".parse().unwrap());
-                world.defaults.private_subnet = Some(range);
+                world.defaults.network.private_subnet = Some(range);
             }
             false => world.set("private-ipv4=10.0.0.5"),
         }

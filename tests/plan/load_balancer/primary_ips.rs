@@ -245,7 +245,7 @@ fn only_nearly_the_same_name_is_named() {
 
 fn select(world: &mut World, selector: &str) {
     let selector = Selector::parse(selector).unwrap();
-    world.defaults.primary_ip_selector = Some(environment(SELECTOR, selector));
+    world.defaults.permitted.primary_ip_selector = Some(environment(SELECTOR, selector));
 }
 
 const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";

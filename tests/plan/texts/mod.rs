@@ -11,6 +11,7 @@ mod tree;
 
 use crate::common::help::has_table;
 use ccm::provider::Reason;
+use ccm::provider::variables::ALL;
 use names::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -110,6 +111,30 @@ fn a_wrong_name_is_found() {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(names, [wrong].into(), "{text}");
     }
+}
+
+/// The tables of pages: their texts are constants, and the test above reads them.
+const PAGES: &[&str] = &[
+    "src/cli/doctor/mod.rs",
+    "src/hetzner/load_balancers/annotations/table.rs",
+];
+
+/// A message prints the name of a variable from its constant, `{HCLOUD_NETWORK}`: a wrong name does not compile.
+#[test]
+fn code_names_a_setting_by_its_constant() {
+    let is_code = |text: &&Text| {
+        text.file.ends_with(".rs")
+            && !text.file.starts_with("src/settings/")
+            && !PAGES.contains(&text.file.as_str())
+    };
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || "_{}".contains(c));
+    let mut written = Vec::new();
+    for text in TREE.texts.iter().filter(is_code) {
+        let words = text.text.split(is_end);
+        let names = words.filter(|word| ALL.iter().any(|name| name.text() == *word));
+        written.extend(names.map(|name| format!("{}:{}: {name}", text.file, text.line)));
+    }
+    assert_eq!(written, Vec::<String>::new());
 }
 
 /// Whoever finds a reason in an event or a metric finds it there. `CCM_UPDATE_HELP=1 cargo test --test plan` writes the

@@ -1,6 +1,16 @@
 //! The table of annotations: it feeds the parser, `inspect` and `ccm help annotations`.
 
 use crate::provider::AnnotationKind;
+use crate::provider::variables::{
+    HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE, HCLOUD_LOAD_BALANCERS_DISABLE_IPV6,
+    HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS, HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK,
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK, HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL,
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES, HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT,
+    HCLOUD_LOAD_BALANCERS_LABELS, HCLOUD_LOAD_BALANCERS_LOCATION,
+    HCLOUD_LOAD_BALANCERS_NETWORK_ZONE, HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE,
+    HCLOUD_LOAD_BALANCERS_TYPE, HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP,
+    HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL, VariableName,
+};
 
 /// What all of them begin with.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
@@ -28,7 +38,7 @@ pub struct Annotation {
     /// What a value looks like, for `ccm help annotations`; the first in backquotes is an example.
     pub form: &'static str,
     /// The variable that sets it for all Services that do not say otherwise.
-    pub variable: Option<&'static str>,
+    pub variable: Option<VariableName>,
     pub scope: Scope,
     /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
     pub longest: usize,
@@ -78,33 +88,33 @@ table! {
     NAME = of(Whole, "name", "text, e.g. `front`")
         .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports, all its targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later change renames it.");
     TYPE = of(Whole, "type", "e.g. `lb11`")
-        .variable("HCLOUD_LOAD_BALANCERS_TYPE")
+        .variable(HCLOUD_LOAD_BALANCERS_TYPE)
         .meaning("Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.");
     LOCATION = of(Whole, "location", "e.g. `fsn1`")
-        .variable("HCLOUD_LOAD_BALANCERS_LOCATION")
+        .variable(HCLOUD_LOAD_BALANCERS_LOCATION)
         .meaning("Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
     NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`")
-        .variable("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
+        .variable(HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)
         .meaning("Network zone in which it is created, when the location does not matter.");
     ALGORITHM_TYPE = of(Whole, "algorithm-type", "`round_robin` or `least_connections`")
-        .variable("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")
+        .variable(HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)
         .meaning("Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).");
     DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network", BOOLEAN)
-        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")
+        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)
         .meaning("Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.");
     DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress", BOOLEAN)
-        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")
+        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)
         .meaning("Leave its private IPs out of the status of the Service.");
     USE_PRIVATE_IP = of(Whole, "use-private-ip", BOOLEAN)
-        .variable("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")
+        .variable(HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)
         .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
     PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`")
         .meaning("Its IP in the private Network. A different value detaches it and attaches it again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address outside has no effect: the load balancer keeps the one that it has, or gets one that Hetzner chooses.");
     PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range", "e.g. `10.0.1.0/24`")
-        .variable("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")
+        .variable(HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)
         .meaning("Subnet of the private Network in which it is attached. Used only at the moment of attaching.");
     IPV6_DISABLED = of(Service, "ipv6-disabled", BOOLEAN)
-        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")
+        .variable(HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)
         .meaning("Leave its IPv6 address out of the status of the Service.");
     HOSTNAME = of(Service, "hostname", "text, e.g. `web.example.com`")
         .meaning("The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.");
@@ -117,7 +127,7 @@ table! {
     DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN)
         .meaning("Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.");
     LABELS = of(Whole, "labels", "labels, with commas, e.g. `team=web,cost=42`").long()
-        .variable("HCLOUD_LOAD_BALANCERS_LABELS")
+        .variable(HCLOUD_LOAD_BALANCERS_LABELS)
         .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by which other programs know their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`, `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label whose key is taken out stays.");
     PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`")
         .meaning("Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
@@ -136,7 +146,7 @@ table! {
     PROTOCOL = of(Port, "protocol", PROTOCOLS)
         .meaning("Protocol of the ports. Unset: `tcp`.");
     USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol", BOOLEAN)
-        .variable("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")
+        .variable(HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)
         .meaning("Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.");
     HTTP_COOKIE_NAME = of(Port, "http-cookie-name", "text, e.g. `SESSION`")
         .meaning("Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.");
@@ -161,20 +171,20 @@ table! {
     HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN)
         .meaning("Order it from the test service of Let's Encrypt, which no browser trusts.");
     HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`")
-        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)
         .meaning("Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.");
     HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol", PROTOCOLS)
         .meaning("Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.");
     HEALTH_CHECK_PORT = of(Port, "health-check-port", "port number, e.g. `8080`")
         .meaning("Port of the health check. Unset: the port that gets the traffic.");
     HEALTH_CHECK_INTERVAL = of(Port, "health-check-interval", DURATION)
-        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL)
         .meaning("Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).");
     HEALTH_CHECK_TIMEOUT = of(Port, "health-check-timeout", DURATION)
-        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT)
         .meaning("Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).");
     HEALTH_CHECK_RETRIES = of(Port, "health-check-retries", "whole number from 1, e.g. `3`")
-        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")
+        .variable(HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES)
         .meaning("How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).");
     HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain", "text, e.g. `web.example.com`")
         .meaning("`Host` header of an HTTP check. Unset: none.");
@@ -191,7 +201,7 @@ table! {
 }
 
 impl Annotation {
-    const fn variable(mut self, name: &'static str) -> Annotation {
+    const fn variable(mut self, name: VariableName) -> Annotation {
         self.variable = Some(name);
         self
     }

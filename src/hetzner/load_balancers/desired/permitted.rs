@@ -25,7 +25,7 @@ pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<()
         None => {}
     }
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
-    match &context.project.defaults.certificate_selector {
+    match &context.project.defaults.permitted.certificate_selector {
         None => Ok(()),
         Some(selector) if selector.value.matches(value_of) => Ok(()),
         Some(selector) => Err(format!(
@@ -37,7 +37,7 @@ pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<()
 
 /// Whether Services may have a managed certificate for these domains. The error says why not, for people.
 pub(crate) fn may_have(context: &Context, domains: &[String]) -> Result<(), String> {
-    let Some(limit) = &context.project.defaults.certificate_domains else {
+    let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());
     };
     let CertificateDomains(allowed) = &limit.value;

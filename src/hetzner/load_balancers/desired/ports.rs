@@ -58,9 +58,9 @@ fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     }
     match field {
         F::ProxyProtocol => value(&defaults.uses_proxyprotocol),
-        F::CheckInterval => value(&defaults.health_check_interval_s),
-        F::CheckTimeout => value(&defaults.health_check_timeout_s),
-        F::CheckRetries => value(&defaults.health_check_retries),
+        F::CheckInterval => value(&defaults.health_check.interval_s),
+        F::CheckTimeout => value(&defaults.health_check.timeout_s),
+        F::CheckRetries => value(&defaults.health_check.retries),
         _ => None,
     }
 }
@@ -482,7 +482,7 @@ impl PortReader<'_, '_> {
         let is_placed = PLACE.iter().any(|one| self.has(one));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
-        let on = project.defaults.health_check_node_port.as_ref();
+        let on = project.defaults.health_check.node_port.as_ref();
         // Upstream has it off.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on);
@@ -519,7 +519,7 @@ impl PortReader<'_, '_> {
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
-            let set = set.or_else(|| self.context.project.defaults.health_check.clone())?;
+            let set = set.or_else(|| self.context.project.defaults.health_check.kind.clone())?;
             return Some(Sourced::new(KUBE_PROXY_PORT, set.source));
         };
         if let Some(set) = set {

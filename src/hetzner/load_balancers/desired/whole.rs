@@ -12,6 +12,7 @@ use crate::hetzner::load_balancers::model::balancer::{Algorithm, LoadBalancer, P
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::context::default_source;
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
 };
@@ -164,9 +165,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone()).unwrap_or_else(off)
     };
-    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
-    let private = &defaults.disable_private_ingress;
+    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.network.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.network.disable_ipv6);
+    let private = &defaults.network.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
@@ -200,7 +201,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
     let algorithm = || defaults.algorithm.clone().or_else(usual);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
-    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
+    let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
     let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let kind = parser.read(&a::TYPE, None, v::any);
     let keep = parser.read(&a::KEEP, None, v::boolean);
@@ -319,12 +320,12 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
             parser.whole_problem(format!(
-                "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
+                "{source}: there is no private Network: set {HCLOUD_NETWORK}, or remove the annotation"
             ));
         }
         return None;
     };
-    let range = range.or_else(|| context.project.defaults.private_subnet.clone());
+    let range = range.or_else(|| context.project.defaults.network.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
@@ -333,7 +334,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
         parser.whole_problem(format!(
-            "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
+            "{}: there is no private Network to reach the nodes by: set {HCLOUD_NETWORK}",
             private.source
         ));
     }
@@ -341,7 +342,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
             "{}: with the public interface off the nodes are reached by their private addresses only: set \
-             HCLOUD_NETWORK, and annotation {} to \"true\"",
+             {HCLOUD_NETWORK}, and annotation {} to \"true\"",
             off.source,
             a::USE_PRIVATE_IP.key()
         ));
@@ -363,7 +364,7 @@ fn way_on_external(
         return own;
     };
     let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
-    let default = context.project.defaults.use_private_ip.clone();
+    let default = context.project.defaults.network.use_private_ip.clone();
     let default =
         default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let key = a::USE_PRIVATE_IP.key();

@@ -7,6 +7,7 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::{Action, Change};
 use crate::hetzner::load_balancers::desired::{Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use serde_json::{Map, Value, json};
@@ -106,7 +107,7 @@ impl Diff<'_, '_> {
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
                     "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
-                     \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
+                     \"eu-central\"), or {HCLOUD_LOAD_BALANCERS_LOCATION}",
                     annotations::LOCATION.key(),
                     annotations::NETWORK_ZONE.key()
                 ));

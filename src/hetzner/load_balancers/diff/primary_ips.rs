@@ -34,7 +34,12 @@ pub(crate) fn asks(service: &Service) -> bool {
 
 /// Those that Services may claim, of those that were read.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
-    let selector = context.project.defaults.primary_ip_selector.as_ref();
+    let selector = context
+        .project
+        .defaults
+        .permitted
+        .primary_ip_selector
+        .as_ref();
     let may_be = move |one: &&PrimaryIp| {
         let value_of = |key: &str| one.labels.get(key).map(String::as_str);
         selector.is_none_or(|set| set.value.matches(value_of))
@@ -119,7 +124,7 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
 
 /// Where only some may be claimed: that, and which setting says so.
 fn limited(context: &Context, conjunction: &str) -> String {
-    match &context.project.defaults.primary_ip_selector {
+    match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!(
             "{conjunction} that Services may claim ({})",
             selector.source

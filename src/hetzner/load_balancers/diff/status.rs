@@ -11,7 +11,9 @@ use crate::hetzner::load_balancers::ownership::group;
 use crate::hetzner::load_balancers::ownership::index::Balancers;
 use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
-use crate::provider::{self, Balancer, Cluster, Health, Ingress, Service};
+use crate::provider::{
+    self, Balancer, Cluster, Consumption, Health, HealthyTargets, Ingress, Service,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The mode of an address that kube-proxy does not treat as the Service's own.
@@ -109,14 +111,18 @@ pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
         group: group::name(balancer),
         ports: group::port_owners(balancer, cluster),
         addresses: addresses(&balancer),
-        healthy: targets.iter().filter(|one| one.is_healthy()).count(),
-        total: targets.len(),
+        health: HealthyTargets {
+            healthy: targets.iter().filter(|one| one.is_healthy()).count(),
+            total: targets.len(),
+        },
         targets,
-        monthly_price: balancer.monthly_price(),
-        outgoing_traffic: balancer.outgoing_traffic,
-        ingoing_traffic: balancer.ingoing_traffic,
-        included_traffic: balancer.included_traffic,
-        usage: None,
+        consumption: Consumption {
+            monthly_price: balancer.monthly_price(),
+            outgoing_traffic: balancer.outgoing_traffic,
+            ingoing_traffic: balancer.ingoing_traffic,
+            included_traffic: balancer.included_traffic,
+            usage: None,
+        },
         certificates: Vec::new(),
     }
 }

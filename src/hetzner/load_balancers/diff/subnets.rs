@@ -9,6 +9,7 @@ use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::hetzner::load_balancers::ownership::index::Balancers;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{Network, Subnet};
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
 };
@@ -53,9 +54,9 @@ fn fits(
     let mut parser = AnnotationParser::new(service);
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let ip = ip.map(|ip| ip.value);
-    let ip = ip.filter(|ip| project.defaults.allows_private_ipv4(*ip));
+    let ip = ip.filter(|ip| project.defaults.permitted.allows_private_ipv4(*ip));
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let range = range.or_else(|| project.defaults.private_subnet.clone());
+    let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
     let mut attached = own.flat_map(|one| &one.balancer.private_net);
@@ -75,13 +76,12 @@ pub(crate) fn leave_out_refused(
     let mut nets = there.into_iter().flat_map(|one| &one.balancer.private_net);
     let has = nets.find(|net| net.network == network);
     let has = has.and_then(|net| net.ip);
-    let defaults = &project.defaults;
-    let ranges = defaults.private_ipv4_ranges.as_ref();
-    let Some(ranges) = ranges else {
+    let permitted = &project.defaults.permitted;
+    let Some(ranges) = &permitted.private_ipv4_ranges else {
         return;
     };
     let is_left_out = |ip: &mut Sourced<Ipv4Addr>| {
-        Some(ip.value) != has && !defaults.allows_private_ipv4(ip.value)
+        Some(ip.value) != has && !permitted.allows_private_ipv4(ip.value)
     };
     let Some(ip) = attach.ip.take_if(is_left_out) else {
         return;
@@ -150,7 +150,7 @@ pub(crate) fn check(
             &[&network, &"--type", &"cloud", &"--network-zone", &zone],
         );
         return parser.problem(format!(
-            "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
+            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
              {add} --ip-range …"
         ));
     }

@@ -12,6 +12,7 @@ use crate::hetzner::load_balancers::model::balancer::{Target, TargetId};
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
+use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::Value;
@@ -378,7 +379,7 @@ impl Diff<'_, '_> {
                 Reason::ServerNotFound,
                 format!(
                     "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
-                     ROBOT_USER and ROBOT_PASSWORD, or annotation {}",
+                     {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
                     match is_target {
                         true => "it stays the target that it is",
                         false => "it is no target",

@@ -8,9 +8,10 @@ use crate::hetzner::load_balancers::desired::ports::Port;
 use crate::hetzner::load_balancers::desired::{Attach, Desired, Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
-use crate::hetzner::load_balancers::ownership::context::{Context, NETWORK, default_source};
+use crate::hetzner::load_balancers::ownership::context::{Context, default_source};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{Labelled, Ownership, WHOSE};
+use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, Verb};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -369,7 +370,7 @@ impl Diff<'_, '_> {
         let Some(wanted) = &whole.attach else {
             return;
         };
-        let by_setting = Source::Environment(NETWORK.to_owned());
+        let by_setting = Source::Environment(HCLOUD_NETWORK.to_string());
         let attached = self.balancer.map(|one| one.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
         let own = attached.iter().find(|net| net.network == wanted.network);

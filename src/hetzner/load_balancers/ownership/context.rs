@@ -30,8 +30,6 @@ pub struct Snapshot {
     certificates: certificates::Index,
 }
 
-pub(crate) const NETWORK: &str = "HCLOUD_NETWORK";
-
 impl Snapshot {
     pub fn new(project: Project, observed: Observed) -> Snapshot {
         let certificates = observed.certificates.as_deref().unwrap_or_default();
@@ -114,7 +112,7 @@ impl Context<'_> {
 /// The source of an unset value: its setting, where there is one.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     match annotation.variable {
-        Some(variable) => Source::Default(variable.to_owned()),
+        Some(variable) => Source::Default(variable.to_string()),
         None => Source::Rule("the default of the API"),
     }
 }
