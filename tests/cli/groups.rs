@@ -234,9 +234,7 @@ fn management_ends_and_begins_again() {
     create(&sandbox, "default/web", &[443], &[FSN1]);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/mqtt", &[1883], &[EDGE]);
-    sandbox
-        .ccm(&["lb", "sync", "--yes", ONE_BY_ONE])
-        .with_code(0);
+    sandbox.ccm(&["lb", "sync", ONE_BY_ONE]).with_code(0);
     let id = named(&sandbox, "kubernetes-default-web")["id"].to_string();
     let of_group = named(&sandbox, "kubernetes-default-edge")["id"].to_string();
     let mut text = String::new();
@@ -250,7 +248,7 @@ fn management_ends_and_begins_again() {
     see(&["lb", "release", "default/web", "--yes"]);
     see(&["lb", "list", "-o", "wide"]);
     see(&["lb", "inspect", "default/web"]);
-    see(&["lb", "sync", "--yes"]);
+    see(&["lb", "sync"]);
     assert_eq!(named(&sandbox, "kubernetes-default-web"), released);
     see(&["lb", "adopt", &id, "default/edge", "--yes"]);
     see(&["lb", "adopt", &of_group, "default/web", "--yes"]);

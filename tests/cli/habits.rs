@@ -25,7 +25,7 @@ fn cluster() -> (Sandbox, Env) {
     let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
     let shop = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": spec });
     kubernetes.create("services", Some("shop"), shop);
-    ccm(&env, &["lb", "sync", "--yes"]).with_code(0);
+    ccm(&env, &["lb", "sync"]).with_code(0);
     (sandbox, env)
 }
 
@@ -99,7 +99,7 @@ fn a_service_is_named_in_many_ways() {
     sandbox.edit("web", |one| {
         one["spec"]["ports"][0]["nodePort"] = json!(31001)
     });
-    let ran = ccm(&env, &["lb", "sync", "--yes", &id]).with_code(0);
+    let ran = ccm(&env, &["lb", "sync", &id]).with_code(0);
     assert!(
         ran.stdout.contains("service/default/web") && !ran.stdout.contains("service/default/api"),
         "{ran:?}"

@@ -152,7 +152,7 @@ fn targets_on_dedicated_servers() {
     let sandbox = builder.heartbeats(false).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox.create("web", &[("location", "fsn1")], &[80]);
-    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     let metal = sandbox.robot().servers().remove(0).server_ip.unwrap();
     let sick = Machine::Ip(metal.parse().unwrap());
     let health = Some(Health::unhealthy("layer4_timeout"));

@@ -18,7 +18,7 @@ fn world() -> World {
     ];
     world.create("shop", &shop, &[443]);
     world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
-    ccm(&world.env, &["lb", "sync", ALONE, "--yes"]).with_code(0);
+    ccm(&world.env, &["lb", "sync", ALONE]).with_code(0);
     for name in ["web", "shop"] {
         grown_up(&world, name);
         settles(&world, name, "healthy");

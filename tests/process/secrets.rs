@@ -496,7 +496,7 @@ const EVERYWHERE: &[&[&str]] = &[
     &["lb", "inspect", "default/web"],
     &["lb", "inspect", "default/web", "-o", "json"],
     &["lb", "sync", "--dry-run"],
-    &["lb", "sync", "--yes"],
+    &["lb", "sync"],
     &["lb", "sync", "--delete-orphans", "--dry-run"],
     &["route", "list", "-o", "wide"],
     &["route", "sync"],

@@ -99,7 +99,7 @@ fn cluster() -> Sandbox {
             cloud.set_action_duration("create_certificate", for_ever);
         }
         create(&sandbox, name, annotations);
-        let words = ["lb", "sync", "--yes", ONE_BY_ONE];
+        let words = ["lb", "sync", ONE_BY_ONE];
         ccm(&env(&sandbox), &words).with_code(0);
     }
     let set = |service: &str, annotation: &str, value: &str| {
@@ -172,7 +172,7 @@ fn what_was_refused_is_told() {
     let inspect = |env: &Env| words(&first_lines_of(&sandbox, env, "refused"));
     let person = sandbox.env();
     assert!(!inspect(&person).contains("the last try"));
-    let sync = || ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
+    let sync = || ccm(&env(&sandbox), &["lb", "sync", "default/refused"]);
     sync().with_code(1);
     let told = inspect(&person);
     let failed = "! SyncLoadBalancerFailed the last try failed ";
@@ -205,7 +205,7 @@ fn a_printed_command_holds_no_name_that_a_tenant_chose() {
     let address = sandbox
         .cloud()
         .create_primary_ip(sandbox.project(), address);
-    ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]);
+    ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
     let certificate = id(&sandbox.certificates()[0]);
     let retry = format!("hcloud certificate retry {certificate}");
     let update = format!("hcloud primary-ip update --auto-delete=false {address}");

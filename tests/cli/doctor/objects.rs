@@ -73,7 +73,7 @@ fn shows_expired(world: &mut World) {
     ];
     world.create("tls", &named, &[443]);
     for _ in 0..2 {
-        ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
+        ccm(&world.env, &["lb", "sync"]).with_code(0);
     }
 }
 
@@ -82,7 +82,7 @@ fn refused(world: &mut World) {
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
     cloud.set_load_balancer_limit(project, 1);
     world.create("new", &[("location", "fsn1")], &[80]);
-    ccm(&world.env, &["lb", "sync", "--yes"]).with_code(1);
+    ccm(&world.env, &["lb", "sync"]).with_code(1);
 }
 
 fn since_two_hours(world: &World, name: &str, field: &str) {
@@ -105,7 +105,7 @@ fn services() {
             let fsn1 = ("location", "fsn1");
             world.create("edge", &[fsn1, ("share", "edge")], &[80]);
             world.create("web-2", &[fsn1], &[80]);
-            ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
+            ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             world.annotate("web-2", "share", Some("edge"));
         }, "services: warn", &[
             "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
@@ -117,7 +117,7 @@ fn services() {
             for name in ["edge", "web-2"] {
                 let shared = [("location", "fsn1"), ("share", "edge")];
                 world.create(name, &shared, &[80]);
-                ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
+                ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             }
         }, "services: warn", &[
             "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
@@ -172,7 +172,7 @@ fn services() {
             refused(world);
             let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
             cloud.set_load_balancer_limit(project, 10);
-            ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
+            ccm(&world.env, &["lb", "sync"]).with_code(0);
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
@@ -305,7 +305,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
         "hcloud load-balancer attach-to-network --network {} {id}",
         world.network()
     );
-    let synced = ccm(&world.env, &["lb", "sync", "--yes"]).with_code(1);
+    let synced = ccm(&world.env, &["lb", "sync"]).with_code(1);
     let shown = format!("{}{}", synced.stdout, synced.stderr);
     assert!(shown.contains(&attach), "{synced:?}");
     let check = world.check("services");
@@ -327,7 +327,7 @@ fn with_private_addresses(namespaces: &[&str]) -> World {
         let name = format!("{namespace}/{name}");
         world.create(&name, &annotations, &[80]);
     }
-    ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
+    ccm(&world.env, &["lb", "sync"]).with_code(0);
     world
 }
 

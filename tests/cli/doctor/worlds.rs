@@ -108,7 +108,7 @@ const WORLDS: &[Broken] = &[
         let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
         cloud.set_dns_zones(project, &["example.com"]);
         world.create("tls", &managed, &[80, 443]);
-        ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
+        ccm(&world.env, &["lb", "sync", "--settings-from=none"]);
         wait_until("a failed certificate", || {
             world.certificates().iter().any(|one| one["status"]["issuance"] == "failed")
         });
@@ -535,11 +535,7 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
         sandbox.create(&format!("lb-{number}"), &annotations, &[80]);
     }
     for words in [["node", "sync"], ["lb", "sync"]] {
-        ccm(
-            &env,
-            &[words[0], words[1], "--yes"][..if words[0] == "lb" { 3 } else { 2 }],
-        )
-        .with_code(0);
+        ccm(&env, &words).with_code(0);
     }
     let mark = sandbox.mark();
     let ran = ccm(&env, &["status", "-o", "json"]);

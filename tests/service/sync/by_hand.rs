@@ -172,7 +172,7 @@ fn comes_back(
     for shown in [planned, len(&inspection["differences"])] {
         assert_eq!(shown > 0, comes_back, "{about}: {inspection:#}");
     }
-    let sync = world.ccm(&["lb", "sync", "default/web", "--yes", profile]);
+    let sync = world.ccm(&["lb", "sync", "default/web", profile]);
     assert_eq!(sync.code, 0, "{about}: {sync:?}");
     let after = shape(&cloud.load_balancer(id));
     let expected = if comes_back { shape(right) } else { edited };

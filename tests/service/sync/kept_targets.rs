@@ -42,7 +42,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     // As it is told.
     world.annotate("annotated", "disable-public-network", Some("false"));
     world.annotate("plain", "use-private-ip", Some("true"));
-    world.ccm(&["lb", "sync", "--yes"]).with_code(0);
+    world.ccm(&["lb", "sync"]).with_code(0);
 }
 
 /// Its server is not in the Network: the others turn, and it stays reached as it was, and is told.

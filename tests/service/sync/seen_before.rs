@@ -51,7 +51,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
     for ip in ["11.9.0.1", address.unwrap()] {
         world.annotate("web", "private-ipv4", Some(ip));
         let mark = world.mark();
-        world.ccm(&["lb", "sync", "--yes"]).with_code(1);
+        world.ccm(&["lb", "sync"]).with_code(1);
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
         world.tells("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
     }

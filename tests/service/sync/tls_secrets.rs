@@ -281,7 +281,7 @@ fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
     let first = only_shown(&world, "web");
     assert!(!first.is_empty());
     renew(&world, "web-tls", &fresh());
-    run(&["lb", "sync", "default/web", "--yes"]);
+    run(&["lb", "sync", "default/web"]);
     assert_eq!(world.certificates().len(), 2);
     run(&["run", "--once"]);
     let second = only_shown(&world, "web");
@@ -297,10 +297,10 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     run(&["run", "--once"], 0);
     let old = world.certificates()[0].clone();
     renew(&world, "web-tls", &fresh());
-    run(&["lb", "sync", "default/web", "--yes"], 0);
+    run(&["lb", "sync", "default/web"], 0);
     let (name, id) = (text(&old["name"]), &old["id"]);
     let line = format!("- certificates  delete certificate {name} ({id}), which nothing uses\n");
-    let of_all: &[&str] = &["lb", "sync", "--yes", "--dry-run"];
+    let of_all: &[&str] = &["lb", "sync", "--dry-run"];
     let pending = [of_all, &["--detailed-exitcode"]].concat();
     for words in [of_all, &["run", "--once", "--dry-run"]] {
         let planned = run(words, 0);
@@ -315,7 +315,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     let of_one = run(&["lb", "sync", "--dry-run", "default/web"], 0);
     assert!(!of_one.contains("certificate"), "{of_one}");
     // A sync of all does it.
-    let done = run(&["lb", "sync", "--yes"], 0);
+    let done = run(&["lb", "sync"], 0);
     let line = format!("certificates  certificate {name} ({id}): deleted");
     assert!(done.contains(&line), "{done}");
     assert!(done.contains("1 changed, 1 unchanged, 0 failed"), "{done}");

@@ -30,7 +30,7 @@ fn an_old_list_of_services_does_no_harm() {
     wait_until("its end", || world.service("gone").is_none());
     world.set_type("retyped", "ClusterIP");
     world.annotate("changed", "algorithm-type", None);
-    world.ccm(&["lb", "sync", "--yes"]).with_code(0);
+    world.ccm(&["lb", "sync"]).with_code(0);
     wait_until("both", || world.of_uid(&uid).is_none());
     world.ticks(1);
     // The daemon still sees three that want what they wanted.
@@ -59,7 +59,7 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
     world.cluster().freeze_cache(true);
     world.delete("gone");
     world.annotate("changed", "algorithm-type", None);
-    world.ccm(&["lb", "sync", "--yes"]).with_code(0);
+    world.ccm(&["lb", "sync"]).with_code(0);
     assert_eq!(world.service("gone"), None);
     let mark = world.mark();
     let daemon = world.daemon(&[OFTEN]);

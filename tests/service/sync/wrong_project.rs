@@ -25,8 +25,8 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
     let env = with_foreign_token(&world);
     for words in [
         &["lb", "sync", "--dry-run"][..],
-        &["lb", "sync", "--yes"],
-        &["lb", "sync", "--yes", "default/stays"],
+        &["lb", "sync"],
+        &["lb", "sync", "default/stays"],
         &["run", "--once"],
     ] {
         let ran = common::ccm(&env, words);
@@ -120,7 +120,7 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
     let env = with_foreign_token(&world);
     for words in [
         &["lb", "sync", "--dry-run"][..],
-        &["lb", "sync", "--yes"],
+        &["lb", "sync"],
         &["run", "--once"],
     ] {
         let ran = common::ccm(&env, words);
@@ -146,7 +146,7 @@ fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
     for robot in [0, 2] {
         let world = World::of(common::builder().nodes(0).robot(robot));
         world.create("new", &[], &[80]);
-        common::ccm(&with_foreign_token(&world), &["lb", "sync", "--yes"]).with_code(0);
+        common::ccm(&with_foreign_token(&world), &["lb", "sync"]).with_code(0);
         let foreign = world.projects().foreign;
         assert_eq!(world.cloud().load_balancers(foreign).len(), 1);
     }

@@ -1,6 +1,7 @@
 //! What stories are about. A topic knows what its objects are at the beginning, what befalls them, what would be harm to
 //! them, and how they must be in the end; the engine knows nothing of that.
 
+mod cluster;
 pub mod nodes;
 pub mod routes;
 pub mod services;

@@ -7,6 +7,7 @@ use super::others::{UNTOUCHABLE, is_copy};
 use super::ownership::{Kubernetes, is_ours, server_of};
 use super::secrets;
 use crate::process::PRIMARY_IP_SELECTOR;
+use crate::topics::cluster::ids;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
@@ -98,7 +99,7 @@ fn check(
         balancers: cloud.load_balancers(project),
         certificates: cloud.certificates(project),
         primary_ips: cloud.primary_ips(project),
-        servers: alive(&cloud.servers(project)),
+        servers: ids(&cloud.servers(project)),
         is_compared,
     };
     let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
@@ -129,14 +130,6 @@ fn check(
     };
     let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
     others.try_for_each(|one| both.is_clean(one, &ours, past))
-}
-
-/// IDs of these servers.
-pub fn alive(servers: &[Value]) -> BTreeSet<u64> {
-    servers
-        .iter()
-        .filter_map(|one| one["id"].as_u64())
-        .collect()
 }
 
 /// Of this cluster, and of no Service that is there; what was so from the start is not meant.

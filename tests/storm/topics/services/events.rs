@@ -2,21 +2,15 @@
 //!
 //! `ccm` is not informed of any of it; what the end has to be follows from what is there then, see `end`.
 
-use super::end;
-use super::others::{self, NODE_LABEL};
-use super::ownership;
+use super::others;
 use super::secrets::{self, Content};
 use crate::random::Random;
+pub use crate::topics::cluster::{EXCLUDED, FINALIZER, NAMESPACE};
+use crate::topics::cluster::{destroy, join, server_named};
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::Sandbox;
-use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
-
-pub const NAMESPACE: Option<&str> = Some("default");
-pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// At most.
 pub const SERVICES: u64 = 4;
@@ -377,7 +371,7 @@ impl Event {
             Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
             Event::Destroy(name) => destroy(sandbox, name),
             Event::LoseServer(name, is_silent) => {
-                if let Some(id) = server_of(sandbox, name) {
+                if let Some(id) = server_named(sandbox, name) {
                     sandbox.cloud().delete_server_but_not_targets(id);
                 }
                 if *is_silent {
@@ -407,62 +401,6 @@ impl Event {
             }
         }
     }
-}
-
-/// A node that nothing takes away.
-pub const STAYS: &str = "n-8";
-
-/// With the server of that name, or a new one; half of the nodes are in pool `a`.
-pub fn join(sandbox: &Sandbox, name: &str) {
-    let id = server(sandbox, name);
-    let pool = if name.ends_with(['0', '2', '4']) {
-        "a"
-    } else {
-        "b"
-    };
-    sandbox.register_node(NodeSpec {
-        name: name.to_owned(),
-        server: Some(id),
-        provider_id: Some(format!("ccm-from-scratch://{id}")),
-        labels: [("pool".to_owned(), pool.to_owned())].into(),
-        ..NodeSpec::default()
-    });
-}
-
-/// Where no server of any node exists, `ccm` rightly doubts that it sees the right project: then a node joins.
-pub fn some_node_is_alive(sandbox: &Sandbox) {
-    let servers = end::alive(&sandbox.cloud().servers(sandbox.project()));
-    let nodes = sandbox.cluster().list("nodes", None);
-    let ids = nodes.iter().filter_map(ownership::server_of);
-    if !nodes.is_empty() && !ids.into_iter().any(|id| servers.contains(&id)) {
-        join(sandbox, "n-9");
-    }
-}
-
-fn destroy(sandbox: &Sandbox, name: &str) {
-    if let Some(id) = server_of(sandbox, name) {
-        sandbox.cloud().delete_server(id);
-    }
-    sandbox.cluster().delete("nodes", None, name);
-}
-
-/// The server of that name, made where there is none.
-pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
-    server_of(sandbox, name).unwrap_or_else(|| {
-        let (key, value) = NODE_LABEL;
-        let spec = ServerSpec {
-            name: name.to_owned(),
-            labels: [(key.to_owned(), value.to_owned())].into(),
-            ..ServerSpec::default()
-        };
-        sandbox.cloud().create_server(sandbox.project(), spec)
-    })
-}
-
-fn server_of(sandbox: &Sandbox, name: &str) -> Option<u64> {
-    let all = sandbox.cloud().servers(sandbox.project());
-    let there = all.iter().find(|server| server["name"] == name);
-    there.and_then(|server| server["id"].as_u64())
 }
 
 /// Of the Service that names the cluster.

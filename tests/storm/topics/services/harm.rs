@@ -1,10 +1,12 @@
 //! What must never happen, checked in the moment in which the request arrives.
 
-use super::end::{alive, may_not_be_claimed, servers, targets};
+use super::end::{may_not_be_claimed, servers, targets};
 use super::events::{FINALIZER, NAMESPACE, cluster_uid};
 use super::others::is_copy;
 use super::ownership::{Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list};
 use super::secrets;
+use crate::topics::cluster::ids;
+pub use crate::topics::cluster::{has_finalizer, wants};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
@@ -352,7 +354,7 @@ impl Moment<'_> {
         removed: u64,
         service: &Value,
     ) -> Option<String> {
-        let alive = alive(&self.cloud.servers(self.project));
+        let alive = ids(&self.cloud.servers(self.project));
         let wanted = servers(service, &kubernetes.nodes, &alive);
         if wanted.contains(&removed) {
             return Some(format!("server {removed} is wanted"));
@@ -408,17 +410,4 @@ impl Moment<'_> {
         let mut services = services.into_iter();
         services.find(|service| uid.is_string() && service["metadata"]["uid"] == *uid)
     }
-}
-
-pub fn has_finalizer(service: &Value) -> bool {
-    let finalizers = service["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
-}
-
-/// Does it ask us for a load balancer?
-pub fn wants(service: &Value) -> bool {
-    let spec = &service["spec"];
-    spec["type"] == "LoadBalancer"
-        && spec["loadBalancerClass"].is_null()
-        && service["metadata"]["deletionTimestamp"].is_null()
 }

@@ -9,7 +9,7 @@ mod others;
 mod ownership;
 mod secrets;
 
-use super::{Topic, Verdict, nodes};
+use super::{Topic, Verdict, cluster, nodes};
 use crate::random::Random;
 use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::SERVICE_UID;
@@ -206,10 +206,10 @@ impl Topic for Services {
 
     fn begin(&self, sandbox: &Sandbox) {
         for n in 0..self.nodes {
-            events::join(sandbox, &format!("n-{n}"));
+            cluster::join(sandbox, &format!("n-{n}"));
         }
         if self.wrong_tokens {
-            events::join(sandbox, events::STAYS);
+            cluster::join(sandbox, cluster::STAYS);
         }
         others::make_all(sandbox, &self.others);
         secrets::allow(sandbox);
@@ -288,7 +288,7 @@ impl Topic for Services {
     fn clear_up(&self, sandbox: &Sandbox) {
         end::certificates_come(sandbox);
         secrets::set_right(sandbox);
-        events::some_node_is_alive(sandbox);
+        cluster::some_node_is_alive(sandbox);
     }
 
     fn trial(

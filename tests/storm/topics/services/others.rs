@@ -1,11 +1,10 @@
 //! Load balancers that others made before the story begins: other clusters, operators, Terraform, Hetzner's controller.
 
-use super::end;
-use super::events::{self, FINALIZER, NAMESPACE, SERVICES, cluster_uid};
+use super::events::{FINALIZER, NAMESPACE, SERVICES, cluster_uid};
 use super::harm::{has_finalizer, wants};
-use super::ownership::server_of;
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::random::Random;
+use crate::topics::cluster::{self, NODE_LABEL, server_of};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
@@ -39,8 +38,6 @@ const OF_TERRAFORM: [&str; 2] = ["provisioner", "team"];
 /// When Terraform made its load balancers: long before every Service.
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
-/// Servers of this cluster's nodes carry it.
-pub const NODE_LABEL: (&str, &str) = ("cluster", "k");
 const FOREIGN_LABEL: (&str, &str) = ("role", "foreign");
 
 /// One that Terraform made. A Service may adopt it by name, by the operator's label, or not at all.
@@ -111,7 +108,7 @@ impl Other {
         let selector = |(key, value): (&str, &str)| json!([{ "type": "label_selector", "label_selector": { "selector": format!("{key}={value}") } }]);
         let targets = match self.target {
             Target::None => json!([]),
-            Target::OurServer => server(events::server(sandbox, "n-0")),
+            Target::OurServer => server(cluster::server(sandbox, "n-0")),
             Target::OurServers => selector(NODE_LABEL),
             Target::NoServers => selector((NODE_LABEL.0, "none")),
             Target::ForeignServer => server(foreign),
@@ -222,7 +219,7 @@ pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
 /// knows of them, makes those that are missing, and deletes those that are not wanted. Other labels stay.
 pub fn upstream_runs(sandbox: &Sandbox) {
     let (cloud, cluster) = (sandbox.cloud(), sandbox.cluster());
-    let alive = end::alive(&cloud.servers(sandbox.project()));
+    let alive = cluster::ids(&cloud.servers(sandbox.project()));
     let nodes = cluster.list("nodes", None);
     let servers = nodes.iter().filter_map(server_of);
     let target =

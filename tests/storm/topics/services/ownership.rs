@@ -2,6 +2,7 @@
 //! and what may be deleted with its Service.
 
 use super::events::NAMESPACE;
+pub use crate::topics::cluster::{is_ours, list, server_of};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     ADOPT, ADOPTED, CLUSTER_UID, CREATED, KEEP, SERVICE, SERVICE_UID,
@@ -156,20 +157,6 @@ pub fn foreign_target(balancer: &Value, servers: &BTreeSet<u64>) -> Option<Strin
 /// Neither Hetzner's controller nor ours sets it.
 pub fn is_of_others(label: &str) -> bool {
     !PREFIXES.iter().any(|prefix| label.starts_with(prefix))
-}
-
-pub fn is_ours(label: &str) -> bool {
-    label == SERVICE_UID || label.starts_with(OURS)
-}
-
-/// ID of a node's server, from its provider ID.
-pub fn server_of(node: &Value) -> Option<u64> {
-    let id = node["spec"]["providerID"].as_str()?;
-    id.strip_prefix("ccm-from-scratch://")?.parse().ok()
-}
-
-pub fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn is_node(target: &Value, servers: &BTreeSet<u64>) -> bool {

@@ -1,5 +1,6 @@
 //! What happens to Services, nodes and load balancers outside of `ccm`.
 
+pub use super::cluster::NAMESPACE;
 use super::cluster::{self, EXCLUDED, is_ours};
 use super::{THEIR_NODE_PORT, THEIR_PORT, hostile, is_of_others};
 use crate::random::Random;
@@ -7,8 +8,6 @@ use ccm::hetzner::load_balancers::EXTERNAL;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
-
-pub const NAMESPACE: Option<&str> = Some("default");
 
 /// At most.
 pub const SERVICES: u64 = 5;

@@ -4,16 +4,15 @@
 //! At every write it is checked that nothing that is served is taken away, and that nothing of other owners is touched.
 //! In the end each living Service is served, and nothing is left of the others.
 
-mod cluster;
 mod end;
 mod events;
 mod harm;
 mod hostile;
 
-use super::{Topic, Verdict, nodes};
+use super::{Topic, Verdict, cluster, nodes};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::{PORT, SERVICE_UID};
-use events::{CLOSED, Choice, Event, NAMESPACE, OPEN, SERVICES};
+use events::{CLOSED, Choice, Event, OPEN, SERVICES};
 use harm::{Moment, Seen};
 use sandbox::calls::Call;
 use sandbox::exchange::Request;

@@ -1,6 +1,5 @@
-//! Nodes and Services as both APIs show them.
+//! Nodes and Services as both APIs show them, and nodes that come and go.
 
-use super::NAMESPACE;
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
@@ -8,6 +7,7 @@ use sandbox::kubelet::NodeSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+pub const NAMESPACE: Option<&str> = Some("default");
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -59,13 +59,21 @@ pub fn offered(nodes: &[Value], existing: &BTreeSet<u64>) -> BTreeSet<u64> {
 /// A node that nothing takes away.
 pub const STAYS: &str = "n-8";
 
-/// With the server of that name, or a new one.
+/// Servers of this cluster's nodes carry it.
+pub const NODE_LABEL: (&str, &str) = ("cluster", "k");
+
+/// With the server of that name, or a new one; half of the nodes are in pool `a`.
 pub fn join(sandbox: &Sandbox, name: &str) {
     let id = server(sandbox, name);
+    let pool = match name.ends_with(['0', '2', '4']) {
+        true => "a",
+        false => "b",
+    };
     sandbox.register_node(NodeSpec {
         name: name.to_owned(),
         server: Some(id),
         provider_id: Some(format!("ccm-from-scratch://{id}")),
+        labels: [("pool".to_owned(), pool.to_owned())].into(),
         ..NodeSpec::default()
     });
 }
@@ -91,22 +99,24 @@ pub fn some_node_is_alive(sandbox: &Sandbox) {
 /// The server of that name, made where there is none.
 pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
     server_named(sandbox, name).unwrap_or_else(|| {
+        let (key, value) = NODE_LABEL;
         let spec = ServerSpec {
             name: name.to_owned(),
+            labels: [(key.to_owned(), value.to_owned())].into(),
             ..ServerSpec::default()
         };
         sandbox.cloud().create_server(sandbox.project(), spec)
     })
 }
 
-fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {
+pub fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {
     let all = sandbox.cloud().servers(sandbox.project());
     let there = all.iter().find(|server| server["name"] == name);
     there.and_then(|server| server["id"].as_u64())
 }
 
 /// ID of a node's server, from its provider ID.
-fn server_of(node: &Value) -> Option<u64> {
+pub fn server_of(node: &Value) -> Option<u64> {
     let id = node["spec"]["providerID"].as_str()?;
     id.strip_prefix("ccm-from-scratch://")?.parse().ok()
 }
