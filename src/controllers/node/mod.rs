@@ -14,12 +14,11 @@ pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
 pub use plan::{NodePlan, Server, join_anew, plan};
 
-use super::NodeChange;
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
-use super::node_writes::{Applied, apply};
+use super::node_writes::{Applied, NodeChange, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, ServerNeeds};

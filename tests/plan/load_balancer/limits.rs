@@ -2,11 +2,11 @@
 //!
 //! At most 250 ports and 500 annotations with 32 KiB together are read, see `kube/services.rs` and `kube/labels.rs`.
 
-use crate::load_balancer::support::{PROFILES, World, certificate, node, nodes, port};
+use crate::load_balancer::support::{PROFILES, World, certificate, computed, node, nodes, port};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
 use ccm::provider::{Protocol, ProviderId, ServicePort};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Of all annotations that are read, in bytes, and how many.
 const ANNOTATIONS: usize = 32 << 10;
@@ -204,25 +204,11 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// What this thread has computed for, however busy the machine is; exact to a tick of the scheduler, some ms.
-fn computed() -> Option<Duration> {
-    let of_thread = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds = of_thread.split(' ').next()?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
-}
-
 /// Of one plan; of several the mean, which makes the tick small.
 fn cost(world: &World) -> Duration {
     const TIMES: u32 = 5;
-    let (begun, before) = (Instant::now(), computed());
-    for _ in 0..TIMES {
-        std::hint::black_box(world.plan());
-    }
-    let cost = match (before, computed()) {
-        (Some(before), Some(after)) => after.saturating_sub(before),
-        _ => begun.elapsed(),
-    };
-    cost / TIMES
+    let plan = |_| drop(std::hint::black_box(world.plan()));
+    computed(|| (0..TIMES).for_each(plan)).1 / TIMES
 }
 
 #[test]

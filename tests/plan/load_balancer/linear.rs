@@ -13,7 +13,7 @@ const FEW: usize = 250;
 const MANY: usize = 4000;
 /// So many Services are planned.
 const PLANNED: usize = 40;
-/// With an index both times are equal; without one they lie a factor of sixteen apart. A busy machine may stretch either.
+/// With an index both times are equal; without one they lie a factor of sixteen apart.
 const AT_MOST: u32 = 5;
 /// Of a time that is too short to be compared.
 const NOISE: Duration = Duration::from_millis(20);
