@@ -45,12 +45,15 @@
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `parser.rs` beside it adds its name |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
-//! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
+//! | how old a list may be that a plan rests on | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
+//! | when a Service is planned, and why | `controllers/service/agenda.rs` |
+//! | a write to a node | `controllers/node_writes.rs`, for all controllers |
+//! | how many objects changed or failed | `Report` in `controllers/controller.rs`: every count follows from what came of each object |
 //! | an interval is passed on | `cli/wire.rs` |
 //! | how long a second lasts in a test over sockets | `provider/clock.rs` |
 //! | a daemon without a process, for tests | `cli/simulated.rs`; its threads: `daemon/stop.rs` (`repeat`) |
 //! | several nodes are written at the same time | `controllers/parallel.rs` |
-//! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
+//! | a conflict (409) | `kube::retry_on_conflict`; a node is planned again in `controllers/node_writes.rs`, a Service in `controllers/service/sync.rs` |
 //!
 //! # The shape of a controller
 //!
