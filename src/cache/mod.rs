@@ -12,7 +12,7 @@ mod servers;
 pub use cached::{Error, View};
 pub use identity::Identity;
 pub use nodes::{NodeCache, Nodes, Poll};
-pub use servers::{AllServers, Covers, ServerNeeds};
+pub use servers::{AllServers, Covers, Instances, ServerNeeds};
 
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
@@ -27,9 +27,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// All servers of one API, with their age.
-pub type Instances = View<Vec<Instance>>;
 
 /// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
@@ -442,6 +439,43 @@ impl Apis {
     /// The last call about dedicated servers failed: a tick that made none proves nothing else.
     pub fn dedicated_fails(&self) -> bool {
         self.dedicated.fails.load(Ordering::Relaxed)
+    }
+
+    /// The servers of both APIs: those that are known, where they satisfy these needs, else read again. The list of an
+    /// API that did not answer is not asked for once more. The error: neither API answers, or the only one does not.
+    pub fn servers(
+        &self,
+        known: Option<AllServers>,
+        needs: &ServerNeeds,
+        urgency: Urgency,
+    ) -> Result<AllServers, Error> {
+        let is_kept = known
+            .as_ref()
+            .is_some_and(|one| one.satisfy_of_cloud(needs));
+        // A list in which single servers were read is no whole one.
+        let partial = known.iter().filter(|one| one.named.is_some());
+        let partial = partial.filter_map(|one| Some(one.cloud.as_ref().ok()?.asked));
+        let since = needs.since.max(partial.max());
+        let read = (!is_kept).then(|| self.instances_since(since, needs.max_age, urgency));
+        let dedicated = match &known {
+            Some(known) if known.satisfy_of_dedicated(needs) => known.dedicated.clone(),
+            _ => self.dedicated(needs.dedicated_since, urgency),
+        };
+        let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
+        let (cloud, named) = match (read, known) {
+            (None, Some(known)) => (known.cloud, known.named),
+            (Some(Err(Error::Cloud(error))), _) if goes_on => (Err(error), None),
+            (Some(read), _) => (Ok(read?), None),
+            (None, None) => (
+                Ok(self.instances_since(since, needs.max_age, urgency)?),
+                None,
+            ),
+        };
+        Ok(AllServers {
+            cloud,
+            dedicated,
+            named,
+        })
     }
 }
 

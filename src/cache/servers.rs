@@ -1,9 +1,12 @@
 //! The servers of both APIs as they were read, and whether they satisfy what plans need of them.
 
-use super::{Apis, Error, Instances};
-use crate::provider::{self, Instance, InstanceId, Servers, Urgency};
+use super::cached::{Error, View};
+use crate::provider::{self, Instance, InstanceId, Servers};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+
+/// All servers of one API, with their age.
+pub type Instances = View<Vec<Instance>>;
 
 /// The servers of both APIs. Where one API does not answer, the servers of the other one are known all the same.
 #[derive(Clone)]
@@ -11,7 +14,7 @@ pub struct AllServers {
     pub cloud: Result<Instances, provider::Error>,
     pub dedicated: Result<Instances, provider::Error>,
     /// The list of cloud servers is an older one, in which these servers alone were read now. `None`: it was read whole.
-    named: Option<HashSet<InstanceId>>,
+    pub(super) named: Option<HashSet<InstanceId>>,
 }
 
 /// What a plan needs of the servers that it rests on.
@@ -78,7 +81,7 @@ impl AllServers {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }
 
-    fn satisfy_of_cloud(&self, needs: &ServerNeeds) -> bool {
+    pub(super) fn satisfy_of_cloud(&self, needs: &ServerNeeds) -> bool {
         let is_covered = match (&self.named, needs.covers) {
             (None, _) | (_, Covers::Nothing) => true,
             (Some(named), Covers::One(id)) => named.contains(&id),
@@ -89,7 +92,7 @@ impl AllServers {
         cloud.is_none_or(|view| is_covered && is_young(view) && is_from(view, needs.since))
     }
 
-    fn satisfy_of_dedicated(&self, needs: &ServerNeeds) -> bool {
+    pub(super) fn satisfy_of_dedicated(&self, needs: &ServerNeeds) -> bool {
         let dedicated = self.dedicated.as_ref().ok();
         dedicated.is_none_or(|view| is_from(view, needs.dedicated_since))
     }
@@ -116,43 +119,4 @@ impl AllServers {
 
 fn is_from(view: &Instances, since: Option<Instant>) -> bool {
     since.is_none_or(|since| view.asked >= since)
-}
-
-impl Apis {
-    /// The servers of both APIs: those that are known, where they satisfy these needs, else read again. The list of an
-    /// API that did not answer is not asked for once more. The error: neither API answers, or the only one does not.
-    pub fn servers(
-        &self,
-        known: Option<AllServers>,
-        needs: &ServerNeeds,
-        urgency: Urgency,
-    ) -> Result<AllServers, Error> {
-        let is_kept = known
-            .as_ref()
-            .is_some_and(|one| one.satisfy_of_cloud(needs));
-        // A list in which single servers were read is no whole one.
-        let partial = known.iter().filter(|one| one.named.is_some());
-        let partial = partial.filter_map(|one| Some(one.cloud.as_ref().ok()?.asked));
-        let since = needs.since.max(partial.max());
-        let read = (!is_kept).then(|| self.instances_since(since, needs.max_age, urgency));
-        let dedicated = match &known {
-            Some(known) if known.satisfy_of_dedicated(needs) => known.dedicated.clone(),
-            _ => self.dedicated(needs.dedicated_since, urgency),
-        };
-        let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
-        let (cloud, named) = match (read, known) {
-            (None, Some(known)) => (known.cloud, known.named),
-            (Some(Err(Error::Cloud(error))), _) if goes_on => (Err(error), None),
-            (Some(read), _) => (Ok(read?), None),
-            (None, None) => (
-                Ok(self.instances_since(since, needs.max_age, urgency)?),
-                None,
-            ),
-        };
-        Ok(AllServers {
-            cloud,
-            dedicated,
-            named,
-        })
-    }
 }
