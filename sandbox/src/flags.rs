@@ -3,18 +3,15 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Error, Parser, ValueExt};
 use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
 /// What was typed. A flag wins over the scenario, the scenario over the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    pub nodes: Option<usize>,
-    pub robot: Option<usize>,
-    pub services: Option<usize>,
-    pub network: Option<String>,
-    pub scale: Option<f64>,
+    /// What a scenario could say, too.
+    pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,
     pub port_hetzner: u16,
@@ -31,32 +28,20 @@ pub enum Parsed {
 }
 
 /// Reads the command line, and the scenario that it names.
-pub fn parse(mut parser: Parser) -> Result<Parsed, lexopt::Error> {
+pub fn parse(mut parser: Parser) -> Result<Parsed, Error> {
     let mut flags = Flags::default();
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help(help())),
             Arg::Short('v') | Arg::Long("verbose") => flags.verbose = true,
-            Arg::Long("nodes") => flags.nodes = Some(parser.value()?.parse()?),
-            Arg::Long("robot") => flags.robot = Some(parser.value()?.parse()?),
-            Arg::Long("services") => flags.services = Some(parser.value()?.parse()?),
-            Arg::Long("network") => {
-                let range = parser
-                    .optional_value()
-                    .map_or(Ok("10.0.0.0/8".into()), |value| value.string())?;
-                flags.network = Some(range);
-            }
-            Arg::Long("scale") => flags.scale = Some(parser.value()?.parse()?),
-            Arg::Long("only") => flags.only = Some(parser.value()?.parse_with(half)?),
-            Arg::Long("address") => flags.address = Some(parser.value()?.parse()?),
-            Arg::Long("port-hetzner") => flags.port_hetzner = parser.value()?.parse()?,
-            Arg::Long("port-kubernetes") => flags.port_kubernetes = parser.value()?.parse()?,
-            Arg::Long("port-robot") => flags.port_robot = parser.value()?.parse()?,
-            Arg::Long("env-file") => flags.env_file = Some(parser.value()?.into()),
-            Arg::Long("scenario") => {
-                let path = PathBuf::from(parser.value()?);
-                let scenario = Scenario::load(&path).map_err(|error| error.to_string())?;
-                flags.scenario = Some(scenario);
+            Arg::Long(flag) => {
+                let flag = flag.to_owned();
+                flags
+                    .read(&flag, &mut parser)
+                    .map_err(|error| match error {
+                        Error::ParsingFailed { .. } => format!("--{flag}: {error}").into(),
+                        other => other,
+                    })?;
             }
             other => return Err(other.unexpected()),
         }
@@ -73,6 +58,32 @@ fn half(name: &str) -> Result<Half, String> {
 }
 
 impl Flags {
+    /// Reads the value of a flag.
+    fn read(&mut self, flag: &str, parser: &mut Parser) -> Result<(), Error> {
+        match flag {
+            "nodes" => self.typed.nodes = Some(parser.value()?.parse()?),
+            "robot" => self.typed.robot = Some(parser.value()?.parse()?),
+            "services" => self.typed.services = Some(parser.value()?.parse()?),
+            "network" => {
+                let range = parser.optional_value().map(ValueExt::string);
+                self.typed.network = Some(range.unwrap_or(Ok("10.0.0.0/8".into()))?);
+            }
+            "scale" => self.typed.scale = Some(parser.value()?.parse()?),
+            "only" => self.only = Some(parser.value()?.parse_with(half)?),
+            "address" => self.address = Some(parser.value()?.parse()?),
+            "port-hetzner" => self.port_hetzner = parser.value()?.parse()?,
+            "port-kubernetes" => self.port_kubernetes = parser.value()?.parse()?,
+            "port-robot" => self.port_robot = parser.value()?.parse()?,
+            "env-file" => self.env_file = Some(parser.value()?.into()),
+            "scenario" => {
+                let scenario = Scenario::load(&PathBuf::from(parser.value()?));
+                self.scenario = Some(scenario.map_err(|error| error.to_string())?);
+            }
+            _ => return Err(Error::UnexpectedOption(format!("--{flag}"))),
+        }
+        Ok(())
+    }
+
     pub fn builder(&self) -> Builder {
         let mut builder = Sandbox::builder()
             .port_hetzner(self.port_hetzner)
@@ -81,21 +92,7 @@ impl Flags {
         if let Some(scenario) = &self.scenario {
             builder = scenario.configure(builder);
         }
-        if let Some(nodes) = self.nodes {
-            builder = builder.nodes(nodes);
-        }
-        if let Some(servers) = self.robot {
-            builder = builder.robot(servers);
-        }
-        if let Some(services) = self.services {
-            builder = builder.services(services);
-        }
-        if let Some(range) = &self.network {
-            builder = builder.network(range);
-        }
-        if let Some(scale) = self.scale {
-            builder = builder.scale(scale);
-        }
+        builder = self.typed.configure(builder);
         if let Some(half) = self.only {
             builder = builder.only(half);
         }
@@ -203,27 +200,14 @@ mod tests {
 
     #[test]
     fn words_become_flags() {
-        let flags = flags(&[
-            "--nodes",
-            "3",
-            "--services=2",
-            "--robot=4",
-            "--network",
-            "--scale",
-            "0.1",
-            "--only",
-            "hcloud",
-            "-v",
-        ]);
-        let flags = flags.unwrap();
-        assert_eq!(
-            (flags.nodes, flags.services, flags.robot, flags.scale),
-            (Some(3), Some(2), Some(4), Some(0.1))
-        );
-        assert_eq!(
-            (flags.network.as_deref(), flags.only),
-            (Some("10.0.0.0/8"), Some(Half::Hetzner))
-        );
+        let words =
+            "--nodes 3 --services=2 --robot=4 --network --scale 0.1 --only hcloud -v".split(' ');
+        let flags = flags(&words.collect::<Vec<_>>()).unwrap();
+        let typed = &flags.typed;
+        assert_eq!((typed.nodes, typed.services), (Some(3), Some(2)));
+        assert_eq!((typed.robot, typed.scale), (Some(4), Some(0.1)));
+        assert_eq!(typed.network.as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(flags.only, Some(Half::Hetzner));
         assert!(flags.verbose && flags.env_file.is_none());
     }
 
@@ -231,7 +215,14 @@ mod tests {
     fn wrong_words_are_named() {
         let cases = [
             (&["--node", "3"][..], "--node"),
-            (&["--nodes", "many"], "many"),
+            (
+                &["--nodes", "many"],
+                "--nodes: cannot parse argument \"many\": ",
+            ),
+            (
+                &["--only", "x"],
+                "--only: cannot parse argument \"x\": one of hcloud",
+            ),
             (&["--nodes"], "--nodes"),
             (&["--only", "robot"], "one of hcloud, kubernetes"),
             (&["--port-hetzner", "70000"], "70000"),

@@ -7,7 +7,7 @@
 //! out between two refreshes does not.
 
 use crate::NODE_BYTES;
-use crate::common::{Daemon, at_scale, is_initialised, is_lease, node, wait_at_most};
+use crate::common::{Cluster, Daemon, at_scale, is_initialised, is_lease, wait_at_most};
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 use std::sync::OnceLock;
@@ -83,7 +83,7 @@ fn measure() -> Steady {
     let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[RETRY_PERIOD]);
     let name = |n: usize| format!("worker-{n}");
     wait_at_most(PATIENCE, "initialised nodes", || {
-        (1..=NODES).all(|n| is_initialised(&node(&sandbox, &name(n))))
+        (1..=NODES).all(|n| is_initialised(&sandbox.node(&name(n))))
     });
     let steady = hour(&sandbox, &daemon, || {});
     let one_not_ready = hour(&sandbox, &daemon, || sandbox.kubelets().hang(&name(1)));

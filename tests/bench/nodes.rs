@@ -2,7 +2,7 @@
 
 use crate::NODE_BYTES;
 use crate::common::{
-    Daemon, builder, is_initialised, is_lease, node, quiet, real_time, wait_at_most, wait_until,
+    Cluster, Daemon, builder, is_initialised, is_lease, quiet, real_time, wait_at_most, wait_until,
 };
 use crate::figure::Figure;
 use sandbox::calls::Call;
@@ -66,7 +66,7 @@ fn registered_to_initialised() -> Figure {
         let begun = Instant::now();
         sandbox.join(server);
         wait_until("an initialised node", || {
-            is_initialised(&node(&sandbox, &name))
+            is_initialised(&sandbox.node(&name))
         });
         begun.elapsed()
     });

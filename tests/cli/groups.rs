@@ -102,8 +102,8 @@ fn groups_and_external_ones_are_shown() {
     fits(&doctor);
     assert!(!doctor.contains("whatever the status says"), "{doctor}");
     // Deleted: one leaves its group, one the external one.
-    for name in ["api", "mqtt"] {
-        sandbox.cluster().delete("services", Some("shop"), name);
+    for name in ["shop/api", "shop/mqtt"] {
+        sandbox.delete(name);
     }
     see(&["lb", "list", "-n", "shop"]);
     see(&["lb", "inspect", "shop/api"]);
@@ -148,13 +148,8 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
     let delete = ["lb", "sync", "--delete-orphans", "--yes"];
     let text = seen(&sandbox, &text) + "\n" + &seen(&sandbox, &delete);
     snapshot("lb-groups-orphan.txt", &text);
-    let words = doctor
-        .stdout
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
     let says = "of the Services that share default/edge, of which none exists, costs money";
-    assert!(words.contains(says), "{}", doctor.stdout);
+    contains(&common::one_line(&doctor.stdout), says);
     assert_eq!(sandbox.balancers(), Vec::<Value>::new());
 }
 
@@ -162,14 +157,11 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
 #[test]
 fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targets() {
     let sandbox = empty();
-    let terraform = json!({
-        "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
+    let its_own = json!({
         "labels": { "ccm-from-scratch/external": "" },
         "services": [{ "protocol": "tcp", "listen_port": 6443, "destination_port": 6443 }],
     });
-    sandbox
-        .cloud()
-        .create_load_balancer(sandbox.project(), terraform);
+    sandbox.create_balancer("terraform", &its_own);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/late", &[80], &[EDGE]);
     create(
@@ -186,12 +178,8 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
         let cells: Vec<&str> = line.split_whitespace().collect();
         cells[1..4].join(" ")
     };
-    let edge = sandbox
-        .balancers()
-        .into_iter()
-        .find(|one| one["name"] == "kubernetes-default-edge");
-    let ip = edge.unwrap()["public_net"]["ipv4"]["ip"].clone();
-    let ip = ip.as_str().unwrap();
+    let edge = named(&sandbox, "kubernetes-default-edge");
+    let ip = text(&edge["public_net"]["ipv4"]["ip"]);
     let expected = format!("kubernetes-default-edge {ip} 3/3");
     assert_eq!(cells("default/edge "), expected, "{list}");
     let expected = "kubernetes-default-edge - -";
@@ -209,10 +197,8 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
     let id = sandbox.balancers()[0]["id"].as_u64().unwrap();
     for server in sandbox.servers() {
         let server = Machine::Server(server["id"].as_u64().unwrap());
-        let sick = Health::unhealthy("layer4_timeout");
-        sandbox
-            .cloud()
-            .set_health(id, server, Some(443), Some(sick));
+        let (cloud, sick) = (sandbox.cloud(), Health::unhealthy("layer4_timeout"));
+        cloud.set_health(id, server, Some(443), Some(sick));
     }
     let list = sandbox.ccm(&["lb", "list"]).stdout;
     let targets = |name: &str| {

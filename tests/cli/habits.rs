@@ -76,10 +76,10 @@ fn a_service_is_named_in_many_ways() {
     }
     assert_eq!(inspected(&env, &["-n", "shop", "web"]), "shop/web");
     assert_eq!(inspected(&in_shop, &["web"]), "shop/web");
-    let expected = "default/web";
-    assert_eq!(inspected(&in_shop, &["-n", "default", "web"]), expected);
-    let wanted = "default/web";
-    assert_eq!(inspected(&in_shop, &["--context", "other", "web"]), wanted);
+    for flags in [["-n", "default"], ["--context", "other"]] {
+        let shown = inspected(&in_shop, &[&flags[..], &["web"]].concat());
+        assert_eq!(shown, "default/web", "{flags:?}");
+    }
     // No Service of that name there, and a load balancer of another namespace.
     #[rustfmt::skip] // A case is a line.
     let cases = [
@@ -237,19 +237,11 @@ fn a_watched_list_shows_what_changes() {
     // Only that row.
     assert_eq!(until("default/another").len(), 1);
     let asked = |half, path: &str| {
-        let calls = sandbox.calls().calls_since(mark);
-        calls
-            .iter()
-            .filter(|call| call.half == half && call.path.ends_with(path))
-            .count()
+        sandbox.count_since(mark, |call| call.half == half && call.path.ends_with(path))
     };
     let polled = || asked(Half::Kubernetes, "/services");
     common::wait_until("polls", || polled() >= 30);
-    let kill = Command::new("kill")
-        .args(["-INT", &child.0.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(kill.success());
+    common::send("-INT", child.0.id());
     assert_eq!(child.0.wait().unwrap().signal(), Some(2));
     let minutes =
         begun.elapsed().as_secs_f64() / Duration::from_secs(60).mul_f64(0.02).as_secs_f64();

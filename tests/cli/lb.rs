@@ -1,6 +1,6 @@
 //! What people see of load balancers: each command's output as a file to read, on a cluster with every kind of Service.
 
-use crate::common::cluster::{service, with_spec};
+use crate::common::cluster::{CLUSTER_UID, SERVICE_UID, service, with_spec};
 use crate::common::{self, Cluster, env, snapshot};
 use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
 use sandbox::Sandbox;
@@ -70,9 +70,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         let id = servers[server]["id"].as_u64().unwrap();
         cloud.set_health(of("sick"), Machine::Server(id), None, Some(health));
     }
-    sandbox.edit_balancer(of("protected"), |one| {
-        one["protection"]["delete"] = json!(true)
-    });
+    sandbox.protect(of("protected"));
     for name in ["going", "protected"] {
         sandbox.delete(name);
     }
@@ -92,13 +90,8 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
 
 fn trouble_of_new_ones(sandbox: &Sandbox) {
     let fsn1 = ("location", "fsn1");
-    let other = json!({
-        "name": "taken", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": { "ccm-from-scratch/cluster-uid": "another-cluster", "hcloud-ccm/service-uid": "another" },
-    });
-    sandbox
-        .cloud()
-        .create_load_balancer(sandbox.project(), other);
+    let labels = json!({ CLUSTER_UID: "another-cluster", SERVICE_UID: "another" });
+    sandbox.create_balancer("taken", &json!({ "labels": labels }));
     for (name, annotations, ports) in [
         ("new", &[fsn1][..], &[80, 443][..]),
         (

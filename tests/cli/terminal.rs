@@ -166,13 +166,7 @@ fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
             assert!(read(&mut shown), "{words}: {shown:?}");
         }
         let number = shown.lines().next().unwrap().trim();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", number])
-                .status()
-                .unwrap()
-                .success()
-        );
+        common::send("-INT", number.parse().unwrap());
         while read(&mut shown) {}
         assert_eq!(
             child.wait().unwrap().code(),

@@ -97,6 +97,11 @@ pub trait Cluster {
         });
     }
 
+    /// Removes the conditions of a node: it is not ready.
+    fn remove_conditions(&self, name: &str) {
+        self.edit_node(name, |node| node["status"]["conditions"] = json!([]));
+    }
+
     fn edit_node(&self, name: &str, edit: impl FnMut(&mut Value)) {
         let cluster = self.sandbox().cluster();
         assert!(cluster.edit("nodes", None, name, edit), "no node {name}");
@@ -344,6 +349,13 @@ pub trait Cluster {
         });
     }
 
+    /// Protects a load balancer from being deleted.
+    fn protect(&self, balancer: u64) {
+        self.edit_balancer(balancer, |one| {
+            one["protection"]["delete"] = json!(true);
+        });
+    }
+
     fn certificates(&self) -> Vec<Value> {
         self.sandbox()
             .cloud()
@@ -442,10 +454,15 @@ pub trait Cluster {
         self.sandbox().calls().mark()
     }
 
+    /// How many such calls there were since a mark.
+    fn count_since(&self, mark: u64, is_such: impl Fn(&Call) -> bool) -> usize {
+        let calls = self.sandbox().calls().calls_since(mark);
+        calls.iter().filter(|call| is_such(call)).count()
+    }
+
     /// How many calls of this path there were since a mark.
     fn calls_of(&self, mark: u64, path: &str) -> usize {
-        let calls = self.sandbox().calls().calls_since(mark);
-        calls.iter().filter(|call| call.path == path).count()
+        self.count_since(mark, |call| call.path == path)
     }
 
     /// Calls of ccm to the cloud since a mark.

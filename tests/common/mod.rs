@@ -17,7 +17,9 @@ pub mod seeds;
 pub mod simulated;
 
 use ccm::provider::clock;
+use cluster::text;
 pub use cluster::{Cluster, is_initialised};
+use sandbox::calls::Call;
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule, RuleId};
 use sandbox::{Builder, Half, Sandbox};
@@ -96,6 +98,11 @@ pub fn contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} in\n{text}");
 }
 
+/// A text with one space where it has several or a line ends.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The environment of the account that the official role is bound to, or that of `manifests/base`, with short waits.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
@@ -113,10 +120,8 @@ pub fn env(sandbox: &Sandbox) -> Env {
 /// The environment of ccm, with the kubeconfig of another user.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
-    with(
-        env(sandbox),
-        &[("KUBECONFIG", variable(&account, "KUBECONFIG"))],
-    )
+    let kubeconfig = variable(&account, "KUBECONFIG");
+    with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
 /// The environment of ccm, whose waits last as long as outside of tests.
@@ -369,14 +374,7 @@ impl Daemon {
         if let Kind::Simulated(daemon) = &self.kind {
             return daemon.terminate();
         }
-        let id = self.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        send(signal, self.id());
     }
 
     /// Waits for its end.
@@ -424,6 +422,14 @@ impl Drop for Daemon {
             self.killer()();
         }
     }
+}
+
+/// Sends a signal to a process.
+pub fn send(signal: &str, process: u32) {
+    let kill = Command::new("kill")
+        .args([signal, &process.to_string()])
+        .status();
+    assert!(kill.unwrap().success());
 }
 
 /// Runs cases side by side, a few at a time: each has a world of its own on the same two cores.
@@ -532,12 +538,9 @@ pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
 /// Writes of `ccm`, the Lease's aside: method and path.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
-    let writes = calls
-        .iter()
-        .filter(|call| call.is_write() && call.caller != "admin" && !is_lease(&call.path));
-    writes
-        .map(|call| format!("{} {}", call.method, call.path))
-        .collect()
+    let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);
+    let shown = |call: &Call| format!("{} {}", call.method, call.path);
+    calls.iter().filter(is_such).map(shown).collect()
 }
 
 /// So much of a program's time, as the sandbox's APIs and a test have it.
@@ -602,31 +605,15 @@ pub fn second_page(sandbox: &Sandbox) {
     sandbox.join_node("page-2");
 }
 
-pub fn node(sandbox: &Sandbox, name: &str) -> Value {
-    sandbox
-        .cluster()
-        .get("nodes", None, name)
-        .unwrap_or_else(|| panic!("there is no node {name}"))
-}
-
 pub fn all_initialised(sandbox: &Sandbox) -> bool {
-    sandbox
-        .cluster()
-        .list("nodes", None)
-        .iter()
-        .all(is_initialised)
+    sandbox.nodes().iter().all(is_initialised)
 }
 
 /// `type address`, in order.
 pub fn addresses(node: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let list = node["status"]["addresses"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    list.iter()
-        .map(|address| format!("{} {}", text(&address["type"]), text(&address["address"])))
-        .collect()
+    let list = node["status"]["addresses"].as_array().into_iter().flatten();
+    let shown = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
+    list.map(shown).collect()
 }
 
 /// A failed login to Robot of another program behind the same address.
@@ -638,17 +625,11 @@ pub fn fail_to_log_in(sandbox: &Sandbox) {
 
 /// Events about a node: reason, count.
 pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
-    let events = sandbox.cluster().list("events", None);
-    let about = events
-        .iter()
-        .filter(|event| event["involvedObject"]["name"] == node);
-    let fields = |event: &Value| {
-        (
-            event["reason"].as_str().unwrap_or_default().to_owned(),
-            event["count"].as_u64().unwrap_or_default(),
-        )
-    };
-    about.map(fields).collect()
+    let mut events = sandbox.cluster().list("events", None);
+    events.retain(|event| event["involvedObject"]["name"] == node);
+    let count = |event: &Value| event["count"].as_u64().unwrap_or_default();
+    let fields = |event: &Value| (text(&event["reason"]), count(event));
+    events.iter().map(fields).collect()
 }
 
 /// Compares with a file in `tests/snapshots`; `CCM_UPDATE_SNAPSHOTS=1` writes it instead.
@@ -673,15 +654,10 @@ pub fn openapi() -> Option<sandbox::openapi::Spec> {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");
     let path = std::env::var_os("HCLOUD_OPENAPI_SPEC").map(std::path::PathBuf::from);
     if path.is_none() && !usual.exists() {
-        sandbox::skipped::skip(
-            "requests of ccm",
-            "openapi",
-            "HCLOUD_OPENAPI_SPEC names no document",
-        );
+        let why = "HCLOUD_OPENAPI_SPEC names no document";
+        sandbox::skipped::skip("requests of ccm", "openapi", why);
         return None;
     }
-    Some(
-        sandbox::openapi::Spec::hetzner(path.unwrap_or(usual))
-            .unwrap_or_else(|error| panic!("{error}")),
-    )
+    let spec = sandbox::openapi::Spec::hetzner(path.unwrap_or(usual));
+    Some(spec.unwrap_or_else(|error| panic!("{error}")))
 }

@@ -175,12 +175,7 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     let mark = sandbox.mark();
     let looks = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
     wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
-    let asked = sandbox
-        .calls()
-        .calls_since(mark)
-        .iter()
-        .filter(|call| call.half == Half::Hetzner)
-        .count();
+    let asked = sandbox.count_since(mark, |call| call.half == Half::Hetzner);
     assert_eq!(asked, 0, "refreshes can wait");
     sandbox.join_node("late");
     sandbox.wait_for_node("late");
@@ -251,8 +246,8 @@ fn survives(half: Half, name: &str, effect: Effect) {
     let rule = sandbox.fault(rule);
     let daemon = sandbox.daemon(&[]);
     daemon.logs("WARN");
-    let wanted = Vec::<String>::new();
-    assert_eq!(writes(&sandbox), wanted, "{half}, {name}: {}", daemon.log());
+    let (written, log) = (writes(&sandbox), daemon.log());
+    assert_eq!(written, Vec::<String>::new(), "{half}, {name}: {log}");
     sandbox.faults().remove(rule);
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
@@ -345,16 +340,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
 #[test]
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
     let sandbox = calm(2);
-    let id = |name: &str| {
-        let servers = sandbox.servers();
-        servers
-            .iter()
-            .find(|server| server["name"] == name)
-            .unwrap()["id"]
-            .as_u64()
-            .unwrap()
-    };
-    let old = id("worker-2");
+    let old = sandbox.server_id("worker-2");
     // While the first node is written, slowly, the second one's server is replaced.
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
     let replace = move |_: &Request| {
@@ -377,7 +363,7 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
     }
     let one_by_one = ["run", "--once", "--concurrent-node-syncs=1"];
     sandbox.ccm(&one_by_one).with_code(0);
-    let new = id("worker-2");
+    let new = sandbox.server_id("worker-2");
     assert_ne!(new, old);
     let expected = format!("ccm-from-scratch://{new}");
     assert_eq!(sandbox.provider_id("worker-2"), expected);

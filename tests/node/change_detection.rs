@@ -131,9 +131,7 @@ fn each_change_is_read_by_name_at_the_next_look() {
     let cases: Vec<(&str, Change, &str)> = vec![
         ("not ready", |world| world.set_ready("worker-2", "Unknown"), "worker-2"),
         ("no condition", |world| {
-            world.edit_node("worker-2", |node| {
-                node["status"]["conditions"] = json!([]);
-            });
+            world.remove_conditions("worker-2");
         }, "worker-2"),
         ("deleted", |world| { world.delete_node("worker-2"); }, "worker-2"),
         ("joined", |world| { world.join_node("late"); }, "late"),
@@ -193,9 +191,7 @@ fn more_than_ten_at_once_are_read_by_one_list() {
     let cluster = std::sync::Arc::clone(world.sandbox.cluster());
     cluster.freeze_cache(true);
     for n in 1..=12 {
-        cluster.edit("nodes", None, &format!("worker-{n}"), |node| {
-            node["status"]["conditions"] = json!([]);
-        });
+        world.remove_conditions(&format!("worker-{n}"));
     }
     world.count_anew();
     cluster.freeze_cache(false);
@@ -268,10 +264,8 @@ fn one_shot_commands_read_no_table() {
         let mark = sandbox.mark();
         assert_eq!(sandbox.ccm(words).code, 0, "{words:?}");
         let calls = sandbox.calls().calls_since(mark);
-        let lists: Vec<&Call> = calls
-            .iter()
-            .filter(|call| call.path == "/api/v1/nodes")
-            .collect();
+        let lists = calls.iter().filter(|call| call.path == "/api/v1/nodes");
+        let lists: Vec<&Call> = lists.collect();
         assert!(!lists.is_empty(), "{words:?}");
         for list in lists {
             let is_latest = list.query("resourceVersion").is_none();

@@ -1,8 +1,8 @@
 //! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, is_lease,
-    side_by_side, wait_until, with, writes,
+    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, side_by_side,
+    wait_until, with, writes,
 };
 use sandbox::calls::Call;
 use sandbox::exchange::Response;
@@ -405,11 +405,8 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
         sandbox.calls_of(mark, "/api/v1/services") > 6
     });
     assert_eq!(targets(), Some((3, expected)), "{}", daemon.log());
-    let written = sandbox.calls().calls_since(mark);
-    let written = written
-        .iter()
-        .filter(|call| call.is_write() && call.half == Half::Hetzner);
-    assert_eq!(written.filter(|call| !is_lease(&call.path)).count(), 0);
+    let is_such = |call: &Call| call.is_write() && call.half == Half::Hetzner;
+    assert_eq!(sandbox.count_since(mark, is_such), 0);
 }
 
 /// A kubelet can report any address.

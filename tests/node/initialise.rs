@@ -136,11 +136,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     let mark = sandbox.mark();
     let since = || sandbox.calls().calls_since(mark);
     wait_until("thirty looks", || {
-        since()
-            .iter()
-            .filter(|call| call.path == "/api/v1/nodes")
-            .count()
-            > 30
+        sandbox.calls_of(mark, "/api/v1/nodes") > 30
     });
     let others: Vec<String> = since()
         .iter()

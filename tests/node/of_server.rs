@@ -222,8 +222,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
         let list = sandbox.ccm(&["node", "list"]).stdout;
         assert!(list.contains(&format!(" {state} ")), "{list}");
         for words in [&["node", "inspect", "worker-1"][..], &["status"]] {
-            let shown = sandbox.ccm(words).stdout;
-            let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            let shown = common::one_line(&sandbox.ccm(words).stdout);
             assert!(shown.contains(message), "{words:?}: {shown}");
         }
         change(field, before);

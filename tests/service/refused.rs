@@ -2,7 +2,7 @@
 //! first lines for each kind, as a file to read.
 
 use crate::common::cluster::{CLUSTER_UID, Cluster, SERVICE_UID, id, service};
-use crate::common::{Env, ccm, env, snapshot};
+use crate::common::{Env, ccm, env, one_line, snapshot};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -157,11 +157,6 @@ fn the_first_lines_name_the_trouble() {
     assert_eq!(sandbox.balancers().len(), THERE.len());
 }
 
-/// A text on one line.
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// What the API said when it was tried, for who may list events; the others see what there is without.
 #[test]
 fn what_was_refused_is_told() {
@@ -169,7 +164,7 @@ fn what_was_refused_is_told() {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     cloud.set_load_balancer_limit(project, 0);
     sandbox.create("refused", &[FSN1, LB11], &[80]);
-    let inspect = |env: &Env| words(&first_lines_of(&sandbox, env, "refused"));
+    let inspect = |env: &Env| one_line(&first_lines_of(&sandbox, env, "refused"));
     let person = sandbox.env();
     assert!(!inspect(&person).contains("the last try"));
     let sync = || ccm(&env(&sandbox), &["lb", "sync", "default/refused"]);
@@ -216,7 +211,7 @@ fn a_printed_command_holds_no_name_that_a_tenant_chose() {
         ("address", update),
         ("adopts", add_label),
     ] {
-        let told = words(&first_lines(&sandbox, name));
+        let told = one_line(&first_lines(&sandbox, name));
         assert!(told.contains(&command), "{told}");
     }
 }

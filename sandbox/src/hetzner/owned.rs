@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::Call;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::{Labels, Selector};
-use super::listing::{self, SortKey};
+use super::listing::{self, Page, SortKey};
+use super::text::Part;
 use super::world::World;
+use super::{Call, Reply};
 
 /// A resource of a project.
 pub trait Owned: Sized + 'static {
@@ -95,6 +96,20 @@ pub fn select<'w, T: Owned>(
     ];
     listing::sort(query, &mut found, &keys)?;
     Ok(found)
+}
+
+/// Answers a list of the project's resources that a request asks for by what all resources have. `key` is the last word of
+/// the path, and names the list in the answer.
+pub fn list<T: Owned, P: Part>(
+    call: &Call,
+    key: &str,
+    show: impl Fn(&T) -> P,
+) -> Result<Reply, ApiError> {
+    let known = ["name", "label_selector", "sort", "page", "per_page"];
+    let query = Query::new(call.query, &known)?;
+    let page = Page::of(&query)?;
+    let found = select(&query, of_project::<T>(call.world, call.project))?;
+    Ok(page.reply(&format!("/{key}"), key, &found, |one| show(one)))
 }
 
 /// The name of something new.

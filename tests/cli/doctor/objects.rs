@@ -194,7 +194,7 @@ fn services() {
             "ccm lb sync --delete-orphans"),
         ("a protected orphan", |world| {
             let id = world.balancer_id("web");
-            world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
+            world.protect(id);
             orphaned(world);
         }, "orphans: warn", &[
             "load-balancer/kubernetes-default-web: load balancer ",
@@ -293,12 +293,8 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
 #[test]
 fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() {
     let world = World::healthy();
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-    let external = json!({
-        "name": "edge", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": { "ccm-from-scratch/external": "default" },
-    });
-    let id = cloud.create_load_balancer(project, external);
+    let labels = json!({ "ccm-from-scratch/external": "default" });
+    let id = world.create_balancer("edge", &json!({ "labels": labels }));
     let annotations = [("external", "edge"), ("use-private-ip", "true")];
     world.create("extb", &annotations, &[80]);
     let attach = format!(

@@ -1,8 +1,9 @@
 //! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
 
-use crate::common::{Cluster, Ran, ccm, snapshot, wait_until};
+use crate::common::{Cluster, Ran, ccm, one_line, snapshot, wait_until};
 use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, checks, find, unchanged};
 use sandbox::Half;
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
 use serde_json::json;
@@ -125,11 +126,7 @@ const WORLDS: &[Broken] = &[
 fn first_screen(ran: &Ran) -> String {
     let both = format!("{}\n{}", ran.stderr, ran.stdout);
     let lines: Vec<&str> = both.lines().take(SCREEN).collect();
-    let words: Vec<&str> = lines
-        .iter()
-        .flat_map(|line| line.split_whitespace())
-        .collect();
-    words.join(" ")
+    one_line(&lines.join(" "))
 }
 
 #[test]
@@ -201,8 +198,7 @@ fn status_names_the_service_beside_many_servers_that_are_off() {
         unhealthy(&world, &name, Health::unhealthy("layer4_timeout"));
     }
     let status = world.runs(&["status", CIDR]).stdout;
-    let words: Vec<&str> = status.split_whitespace().collect();
-    let words = words.join(" ");
+    let words = one_line(&status);
     for part in [
         "node/worker-7: its server",
         "service/default/web: 0 of 9 targets healthy",
@@ -492,10 +488,8 @@ fn status_watches() {
     }
     let calls = world.sandbox.calls().calls_since(mark);
     let count = |half, path: &str| {
-        let such = calls
-            .iter()
-            .filter(|call| call.half == half && call.path.ends_with(path));
-        such.count()
+        let is_such = |call: &&Call| call.half == half && call.path.ends_with(path);
+        calls.iter().filter(is_such).count()
     };
     assert!(count(Half::Kubernetes, "/nodes") >= 30);
     // The rights are there, so they are checked once.
@@ -545,10 +539,8 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
     let expected = json!({ "healthy": 200, "total": 200 });
     assert_eq!(screen["loadBalancers"], expected);
     let calls = sandbox.calls().calls_since(mark);
-    let cloud = calls
-        .iter()
-        .filter(|call| call.half == Half::Hetzner)
-        .count();
+    let cloud = calls.iter().filter(|call| call.half == Half::Hetzner);
+    let cloud = cloud.count();
     assert!(cloud <= 30, "{cloud} calls of the Cloud API");
     let timed = std::process::Command::new("sh")
         .args(["-c", "\"$0\" status >/dev/null; times"])

@@ -95,8 +95,7 @@ fn a_recreated_service_keeps_its_address() {
         let _daemon = world.daemon(&[NO_RESYNC]);
         world.ticks(1);
         let id = id(&first);
-        let protect = |one: &mut Value| one["protection"]["delete"] = json!(true);
-        world.edit_balancer(id, protect);
+        world.protect(id);
         world.delete_and_wait("web");
         let second = world.create("web", &annotations, &[80]);
         world.up("web");
@@ -297,7 +296,7 @@ fn what_changes_just_before_a_write_is_seen() {
             world.add_target(id, stranger);
         }, true),
         ("a label of another", |world, id| add_label(world, id, "team", "a"), false),
-        ("protected", |world, id| world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true)), true),
+        ("protected", |world, id| world.protect(id), true),
         ("another Service's", |world, id| add_label(world, id, SERVICE_UID, "another"), true),
     ];
     common::side_by_side(cases.to_vec(), |(what, hand, stays)| {

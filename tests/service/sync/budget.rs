@@ -6,6 +6,8 @@ use crate::sync::world::{Cluster, NO_RESYNC, World, key, len, service};
 use ccm::provider::clock;
 use sandbox::calls::Call;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 const GREEDY: &str = "greedy";
@@ -40,11 +42,22 @@ fn name(n: usize) -> String {
     format!("{GREEDY}/svc-{n:04}")
 }
 
-fn reported(daemon: &Daemon, name: &str) -> bool {
+/// Services of which the log says that their annotations are above the limit.
+fn reported(daemon: &Daemon) -> BTreeSet<String> {
     let log = daemon.log();
-    let object = format!("service/{name}:");
-    let is_it = |line: &str| line.contains(&object) && line.contains("have more than 4 MiB");
-    log.lines().any(is_it)
+    let lines = log.lines();
+    let lines = lines.filter(|line| line.contains("have more than 4 MiB"));
+    let object = |line: &str| Some(line.split_once("service/")?.1.split_once(':')?.0.to_owned());
+    lines.filter_map(object).collect()
+}
+
+/// Waits until all of these Services have addresses; of those that have one, no one is asked for again.
+fn have_addresses(world: &World, services: Range<usize>) {
+    let mut services = services.peekable();
+    wait_at_most(PATIENCE, "addresses", || {
+        while services.next_if(|n| world.has_address(&name(*n))).is_some() {}
+        services.peek().is_none()
+    });
 }
 
 /// A namespace with more than is kept of it: its oldest Services are synced, those of others too; each younger one says
@@ -57,26 +70,26 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         world.create_as(large(&name(n)));
     }
     let daemon = world.daemon(&[NO_RESYNC]);
-    wait_at_most(PATIENCE, "addresses of the oldest", || {
-        (0..FIT).all(|n| world.has_address(&name(n)))
-    });
+    have_addresses(&world, 0..FIT);
     next_second();
     for n in FIT..FIT + MORE {
         world.create_as(large(&name(n)));
     }
-    let is_above = |n: usize| reported(&daemon, &name(n));
     wait_at_most(PATIENCE, "what is said of the youngest", || {
-        (FIT..FIT + MORE).filter(|n| is_above(*n)).count() >= MORE / 3
+        reported(&daemon).len() >= MORE / 3
     });
     world.create_as(large("honest"));
     wait_at_most(PATIENCE, "an address in another namespace", || {
         world.has_address("honest")
     });
     world.ticks_within(PATIENCE, 3);
-    assert!((0..FIT).all(|n| !is_above(n)), "{}", daemon.log());
-    let is_served = |n: usize| world.has_address(&name(n));
+    let above = reported(&daemon);
+    assert!((0..FIT).all(|n| !above.contains(&name(n))), "{above:?}");
+    let youngest: Vec<String> = (FIT..FIT + MORE).map(name).collect();
     wait_at_most(PATIENCE, "an address or a word for each", || {
-        (FIT..FIT + MORE).all(|n| is_served(n) != is_above(n))
+        let above = reported(&daemon);
+        let mut youngest = youngest.iter();
+        youngest.all(|name| world.has_address(name) != above.contains(name))
     });
     // The youngest are served while they are small. Later one of two that share a load balancer asks for more, and
     // nothing of it changes.
@@ -106,7 +119,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         one["metadata"]["annotations"] = annotations.clone();
     });
     wait_at_most(PATIENCE, "what is said of the small one", || {
-        reported(&daemon, small[0])
+        reported(&daemon).contains(small[0])
     });
     world.ticks_within(PATIENCE, 3);
     assert_eq!(of_both(), before, "{}", daemon.log());
@@ -120,8 +133,9 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     let row = row.expect("the Service is listed");
     assert!(row.contains("kubernetes-greedy-edge"), "{row}");
     // Their deletion is carried out.
-    let last = (FIT..FIT + MORE).find(|n| is_above(*n)).map(name).unwrap();
-    let ending = [small[0], last.as_str()];
+    let above = reported(&daemon);
+    let last = youngest.iter().find(|name| above.contains(*name)).unwrap();
+    let ending = [small[0], last];
     for name in ending {
         world.delete(name);
     }
@@ -146,7 +160,9 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
         other["spec"]["loadBalancerClass"] = json!("example.com/other");
         world.create_as(other);
     }
-    let daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80]);
+    // Each look reads 70 MB: the fewer the better.
+    let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
     let pages = || {
         let is_page = |call: &Call| {
             call.path == "/api/v1/services"
@@ -155,7 +171,6 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
         };
         world.calls().count(is_page)
     };
-    world.create("web", &[], &[80]);
     wait_at_most(PATIENCE, "an address", || world.has_address("web"));
     assert!(pages() > 0, "{}", daemon.log());
     // When the list is short again, one call reads it.

@@ -1,6 +1,6 @@
 //! Load balancers that somebody else made: used where their owner allows it, and left as they were.
 
-use crate::common::wait_until;
+use crate::common::{one_line, wait_until};
 use crate::sync::shared::{owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, targets, text};
 use sandbox::calls::Call;
@@ -262,11 +262,9 @@ fn doctor_names(world: &World, id: u64, number: u16, why: &str) {
     let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
     let port = format!("load-balancer/edge-lb: port {number} has no label");
     wait_until(&format!("port {number} in doctor"), || {
-        let text = doctor(world);
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        [&*port, why, &*command]
-            .iter()
-            .all(|part| words.contains(part))
+        let words = one_line(&doctor(world));
+        let mut parts = [&*port, why, &*command].into_iter();
+        parts.all(|part| words.contains(part))
     });
 }
 

@@ -173,7 +173,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     world.delete("web");
     world.settle(&[]);
     let shown = list();
-    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = common::one_line(&shown);
     let expected = format!(
         "Kept, although no Service wants it any more: certificate {} ({}), for example.com",
         text(&certificate["name"]),

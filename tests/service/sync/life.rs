@@ -187,9 +187,7 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
     let id = id(&world.only());
-    let protect = common::before(&world.sandbox, move |world| {
-        world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
-    });
+    let protect = common::before(&world.sandbox, move |world| world.protect(id));
     let delete = on("DELETE /v1/load_balancers/*", protect);
     world.faults().add(delete.nth(1));
     world.delete("web");

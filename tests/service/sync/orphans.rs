@@ -151,7 +151,7 @@ fn what_anybody_wants_is_never_lost() {
     let protected = put("protected", gone(json!({})));
     let busy = put("busy", gone(json!({})));
     let wanted = put("wanted", gone(json!({})));
-    world.edit_balancer(protected, |one| one["protection"]["delete"] = json!(true));
+    world.protect(protected);
     let stranger = world.create_server("stranger");
     let target = world.balancers()[0]["targets"][0].clone();
     world.edit_balancer(busy, |one| {
@@ -262,7 +262,7 @@ fn what_changes_at_the_last_moment_is_seen() {
     type Hand = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
     let cases: [(&str, &str, Hand); 4] = [
-        ("protected", ONE, |world, id| { world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true)); }),
+        ("protected", ONE, |world, id| world.protect(id)),
         ("another label", ONE,
             |world, id| { world.edit_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody")); }),
         ("a new Service of its name", SERVICES,

@@ -1,6 +1,6 @@
 //! When nothing changes.
 
-use crate::common::{self};
+use crate::common;
 use crate::sync::world::{Cluster, PROFILES, World};
 use sandbox::Half;
 

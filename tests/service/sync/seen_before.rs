@@ -1,7 +1,7 @@
 //! What the cloud would refuse is seen before, where it can be: told by `inspect`, and nothing is made or detached. For
 //! the rest the error says what to do.
 
-use crate::common::{self};
+use crate::common;
 use crate::sync::world::{Cluster, World, text};
 use sandbox::Half;
 use sandbox::exchange::Response;

@@ -38,9 +38,8 @@ use super::catalog::load_balancer_types::LoadBalancerType;
 use super::catalog::locations::{Location, included_traffic};
 use super::clock::show;
 use super::error::ApiError;
-use super::input::{Fields, Query};
+use super::input::Fields;
 use super::labels::Labels;
-use super::listing::Page;
 use super::overlay::Overlay;
 use super::owned;
 use super::servers::Server;
@@ -161,7 +160,9 @@ pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
 /// Answers everything below `/load_balancers`.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
-        ([], "GET") => list(call),
+        ([], "GET") => owned::list(call, "load_balancers", |one: &LoadBalancer| {
+            one.json(call.world)
+        }),
         ([], "POST") => create::create(call),
         (["actions", rest @ ..], _) => {
             actions::route_kind(call, "/load_balancers/actions", "load_balancer", rest)
@@ -213,20 +214,6 @@ fn resource(id: u64) -> Resource {
 /// A load balancer of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
     owned::find(call, id)
-}
-
-fn list(call: &Call) -> Result<Reply, ApiError> {
-    let query = Query::new(
-        call.query,
-        &["name", "label_selector", "sort", "page", "per_page"],
-    )?;
-    let page = Page::of(&query)?;
-    let found = owned::select(&query, call.world.load_balancers_of(call.project))?;
-    Ok(
-        page.reply("/load_balancers", "load_balancers", &found, |one| {
-            one.json(call.world)
-        }),
-    )
 }
 
 fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {

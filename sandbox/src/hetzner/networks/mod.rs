@@ -13,9 +13,8 @@ use super::actions::{self, Resource};
 use super::catalog::id;
 use super::clock::show;
 use super::error::ApiError;
-use super::input::{Fields, Query};
+use super::input::Fields;
 use super::labels::Labels;
-use super::listing::Page;
 use super::load_balancers;
 use super::owned;
 use super::{Call, Reply};
@@ -215,7 +214,7 @@ fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
 /// Answers everything below `/networks`.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
-        ([], "GET") => list(call),
+        ([], "GET") => owned::list(call, "networks", Network::json),
         ([], "POST") => create(call),
         (["actions", rest @ ..], _) => {
             actions::route_kind(call, "/networks/actions", "network", rest)
@@ -249,16 +248,6 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
 /// A network of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
     owned::find(call, id)
-}
-
-fn list(call: &Call) -> Result<Reply, ApiError> {
-    let query = Query::new(
-        call.query,
-        &["name", "label_selector", "sort", "page", "per_page"],
-    )?;
-    let page = Page::of(&query)?;
-    let found = owned::select(&query, call.world.networks_of(call.project))?;
-    Ok(page.reply("/networks", "networks", &found, |network| network.json()))
 }
 
 fn create(call: &mut Call) -> Result<Reply, ApiError> {

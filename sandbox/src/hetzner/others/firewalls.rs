@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use crate::hetzner::catalog::id;
 use crate::hetzner::clock::show;
 use crate::hetzner::error::ApiError;
-use crate::hetzner::input::{Fields, Query};
+use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
-use crate::hetzner::listing::Page;
 use crate::hetzner::owned;
 use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
@@ -53,7 +52,7 @@ impl Firewall {
 /// Answers everything below `/firewalls`.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
-        ([], "GET") => list(call),
+        ([], "GET") => owned::list(call, "firewalls", |one: &Firewall| one.json(call.world)),
         ([], "POST") => create(call),
         ([segment], _) => route_one(call, id(segment)?),
         ([], _) => Err(ApiError::wrong_method(call.method)),
@@ -77,19 +76,6 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
 /// A firewall of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Firewall, ApiError> {
     owned::find(call, id)
-}
-
-fn list(call: &Call) -> Result<Reply, ApiError> {
-    let query = Query::new(
-        call.query,
-        &["name", "label_selector", "sort", "page", "per_page"],
-    )?;
-    let page = Page::of(&query)?;
-    let all = owned::of_project::<Firewall>(call.world, call.project);
-    let found = owned::select(&query, all)?;
-    Ok(page.reply("/firewalls", "firewalls", &found, |firewall| {
-        firewall.json(call.world)
-    }))
 }
 
 fn create(call: &mut Call) -> Result<Reply, ApiError> {
