@@ -516,8 +516,8 @@ impl State {
         let mut known = self.known.clone();
         if is_resync || is_explicit {
             let all = apis.any_services(settings.resync_period / 2)?;
-            let ours = all.value.iter().filter(|one| one.has_our_finalizer());
-            let ours = ours.map(|one| &one.metadata);
+            let metadata = all.value.iter().map(|service| &service.metadata);
+            let ours = metadata.filter(|meta| meta.has_our_finalizer);
             known.extend(ours.map(|meta| (meta.namespace.clone(), meta.name.clone())));
         }
         for service in listed.value.iter() {
