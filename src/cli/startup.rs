@@ -45,14 +45,9 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     clock::quicken(parsed.settings.test_time_scale.value);
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
-    let (kube, unknown) = with_daemon(command, words, &mut parsed)?;
+    let (kube, mut refused) = with_daemon(command, words, &mut parsed)?;
     let would_write = command.writes() && !parsed.settings.dry_run.value;
-    let (refused, told) = if would_write {
-        (unknown, None)
-    } else {
-        (None, unknown)
-    };
-    if let Some(unknown) = told {
+    if let Some(unknown) = refused.take_if(|_| !would_write) {
         Printer::notice(not_known(&unknown));
     }
     let is_refused = refused.is_some();

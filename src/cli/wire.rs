@@ -77,7 +77,7 @@ pub(super) fn apis(
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    kube.set_scope(service_scope(settings));
+    kube.scope = service_scope(settings);
     let provider = provider(settings, gate, writes, metadata)?;
     let token = settings.token.value.as_ref();
     let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);

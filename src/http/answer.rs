@@ -5,6 +5,7 @@ use super::request::{Parse, Reading, Settings};
 use super::secret::{Secret, redact};
 use crate::text::cut;
 use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
@@ -156,9 +157,7 @@ fn is_correlation_id(text: &str) -> bool {
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`: the only form that servers may send.
 fn date(text: &str) -> Option<Timestamp> {
-    jiff::fmt::rfc2822::DateTimeParser::new()
-        .parse_timestamp(text)
-        .ok()
+    DateTimeParser::new().parse_timestamp(text).ok()
 }
 
 /// For an answer without content.

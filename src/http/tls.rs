@@ -233,21 +233,21 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
-    let (mut store, given) = match &tls.roots {
-        Roots::BuiltIn => (
-            RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-            &tls.more_authorities[..],
-        ),
-        Roots::Only(given) => (RootCertStore::empty(), given.as_slice()),
-        Roots::Any => (RootCertStore::empty(), &tls.more_authorities[..]),
-    };
-    // Each was read and tried before it came here.
-    store.add_parsable_certificates(given.iter().cloned());
-    let builder = match tls.roots {
+    let mut store = RootCertStore::empty();
+    // Each authority was read and tried before it came here.
+    let builder = match &tls.roots {
+        Roots::BuiltIn => {
+            store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            store.add_parsable_certificates(tls.more_authorities.iter().cloned());
+            builder.with_root_certificates(store)
+        }
+        Roots::Only(given) => {
+            store.add_parsable_certificates(given.iter().cloned());
+            builder.with_root_certificates(store)
+        }
         Roots::Any => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
-        _ => builder.with_root_certificates(store),
     };
     match &tls.identity {
         Some(Identity(certified)) => {

@@ -214,7 +214,7 @@ impl Socket {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
             // What the peer has not confirmed by then the kernel must not send again either.
-            SockRef::from(stream).set_tcp_user_timeout(Some(at_least_a_millisecond(left)))?;
+            SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = &bytes[count..],
@@ -358,10 +358,8 @@ fn left_until(by: Instant) -> io::Result<Duration> {
     }
 }
 
-/// Zero would be the kernel's default of a quarter of an hour.
-fn at_least_a_millisecond(time: Duration) -> Duration {
-    time.max(Duration::from_millis(1))
-}
+/// In whole milliseconds: zero would be the kernel's default of a quarter of an hour.
+const SHORTEST_USER_TIMEOUT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

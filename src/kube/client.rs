@@ -101,7 +101,8 @@ pub struct Client {
     http: http::Client,
     namespace: Option<String>,
     origin: String,
-    pub(super) scope: ServiceScope,
+    /// Which Services are ours, of those that are read.
+    pub scope: ServiceScope,
     /// Which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
     /// Items of a page, for each kind of list that was too long when it was read whole.
@@ -180,11 +181,6 @@ impl Client {
             budget: Mutex::default(),
             large_lists: Mutex::default(),
         }
-    }
-
-    /// Which Services are ours, of those that are read from then on.
-    pub fn set_scope(&mut self, scope: ServiceScope) {
-        self.scope = scope;
     }
 
     /// One that reaches no API server, where no call is made.
@@ -281,7 +277,7 @@ impl Client {
         Ok(self.http.get(path)?.value)
     }
 
-    /// Metadata of one object; the same error when it is not there.
+    /// The metadata of one object.
     pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         let reading = http::Reading {
             accept: &format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),

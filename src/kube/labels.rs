@@ -138,18 +138,13 @@ pub struct Annotations {
     /// Shared by the versions of a Service that have the same.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// How many unknown names there are besides those that are kept.
-    more_unknown: usize,
+    /// How many names that the provider does not know there are besides those that are kept.
+    pub(super) more_unknown: usize,
 }
 
 impl Annotations {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
-    }
-
-    /// How many annotations the provider does not know, besides those that are here.
-    pub fn more_unknown(&self) -> usize {
-        self.more_unknown
     }
 
     /// Takes no room of their own where another version of the Service has the same.
@@ -167,7 +162,7 @@ impl Annotations {
     }
 
     /// Keeps what the provider reads. What is left out takes no room afterwards.
-    fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
+    pub(super) fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
         for (key, value) in self.pairs.iter() {
@@ -265,10 +260,6 @@ pub struct ServiceScope {
 }
 
 impl ServiceScope {
-    pub(super) fn select(&self, annotations: &mut Annotations) {
-        annotations.select(self.annotations.0);
-    }
-
     /// Why a Service is not ours.
     pub(super) fn left_alone(
         &self,
@@ -372,7 +363,7 @@ mod tests {
         expected.insert(0, "lb11");
         assert_eq!(values, expected);
         assert_eq!(annotations.too_large(), None);
-        assert_eq!(annotations.more_unknown(), 500 - UNKNOWN_AT_MOST);
+        assert_eq!(annotations.more_unknown, 500 - UNKNOWN_AT_MOST);
         assert!(annotations.bytes() < 1000);
     }
 

@@ -8,7 +8,6 @@
 //! And what was reported of which object, and when: hashes, no texts.
 
 use super::client::Client;
-use super::error::Error;
 use super::events::Event;
 use super::types::ObjectReference;
 use crate::metrics::EVENTS;
@@ -52,19 +51,21 @@ const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// What was reported, and the events that wait to be written.
+#[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
+#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Event>,
     warnings: usize,
     /// Of the event that was written last.
     last_namespace: String,
-    /// The warnings that were written are within the limit of one each from then on.
-    warned_until: Instant,
+    /// The warnings that were written are within the limit of one each from then on; none: there was none.
+    warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// Other writes have the API server until then.
     work_until: Option<Instant>,
@@ -79,16 +80,6 @@ enum Next {
     /// Not before then.
     At(Instant),
     Nothing,
-}
-
-impl Default for Recorder {
-    fn default() -> Recorder {
-        Recorder {
-            reported: Mutex::new(Reported::new()),
-            queue: Mutex::new(Queue::new()),
-            changed: Condvar::new(),
-        }
-    }
 }
 
 impl Recorder {
@@ -106,8 +97,7 @@ impl Recorder {
     /// Writes events until [`end`](Recorder::end): the body of the one thread that does.
     pub fn write_events(&self, client: &Client) {
         while let Some(event) = self.next() {
-            let outcome = super::events::write(client, &event);
-            self.note(&event, &outcome);
+            self.write(client, &event);
         }
     }
 
@@ -118,10 +108,7 @@ impl Recorder {
             let now = clock::now();
             let next = lock(&self.queue).next(now);
             match next {
-                Next::Event(event) => {
-                    let outcome = super::events::write(client, &event);
-                    self.note(&event, &outcome);
-                }
+                Next::Event(event) => self.write(client, &event),
                 Next::Nothing if lock(&self.queue).is_ending => return None,
                 Next::Nothing => return Some(LOOKS_FOR_EVENTS),
                 Next::At(then) => return Some(then.saturating_duration_since(now)),
@@ -187,13 +174,12 @@ impl Recorder {
     }
 
     /// Events are best effort: a failure is logged and fails no work.
-    fn note(&self, event: &Event, outcome: &Result<(), Error>) {
-        let Event { object, reason, .. } = event;
-        let (reason, name) = (reason.name(), object.for_people());
-        let Err(error) = outcome else {
+    fn write(&self, client: &Client, event: &Event) {
+        let Err(error) = super::events::write(client, event) else {
             EVENTS.count(&["written"]);
             return;
         };
+        let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
         // Whoever deletes a namespace deletes its events as well: the normal course.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
@@ -208,20 +194,6 @@ impl Recorder {
 }
 
 impl Queue {
-    fn new() -> Queue {
-        Queue {
-            waiting: VecDeque::new(),
-            warnings: 0,
-            last_namespace: String::new(),
-            warned_until: clock::now(),
-            paused_until: None,
-            work_until: None,
-            is_busy: false,
-            is_ending: false,
-            drops_logged: None,
-        }
-    }
-
     fn push(&mut self, event: Event, now: Instant) {
         let is_warning = event.is_warning();
         let (count, at_most) = if is_warning {
@@ -271,19 +243,20 @@ impl Queue {
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
         // At the end no more events follow: the limit is not needed.
-        let may_warn = self.is_ending || self.warned_until <= now + ahead;
+        let warned_until = self.warned_until.map_or(now, |until| until.max(now));
+        let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
             return if self.waiting.is_empty() {
                 Next::Nothing
             } else {
-                Next::At(now + self.warned_until.saturating_duration_since(now + ahead))
+                Next::At(now + warned_until.saturating_duration_since(now + ahead))
             };
         };
         let Some(event) = self.remove(place) else {
             return Next::Nothing;
         };
         if event.is_warning() {
-            self.warned_until = self.warned_until.max(now) + ONE_WARNING_EACH;
+            self.warned_until = Some(warned_until + ONE_WARNING_EACH);
         }
         self.last_namespace.clone_from(&event.object.namespace);
         Next::Event(event)
@@ -349,6 +322,7 @@ const ENTRIES_AT_MOST: usize = 20_000;
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
 /// What was reported of each object, in this process.
+#[derive(Default)]
 pub struct Reported {
     /// By hash of the object's UID, then of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
@@ -365,12 +339,6 @@ struct Entry {
 }
 
 impl Reported {
-    pub(super) fn new() -> Reported {
-        Reported {
-            entries: BTreeMap::new(),
-        }
-    }
-
     /// Is this news, or was it last reported long enough ago? Asking counts as reporting. A failure
     /// makes the controller's next success news, and a success its next failure.
     pub fn is_due(
@@ -521,8 +489,8 @@ mod tests {
 
     #[test]
     fn fifty_warnings_at_once_then_one_a_second() {
-        let mut queue = Queue::new();
-        let begun = queue.warned_until;
+        let mut queue = Queue::default();
+        let begun = Instant::now();
         for n in 0..100 {
             queue.push(bad("a", &format!("u{n}"), ""), begun);
         }
@@ -547,9 +515,9 @@ mod tests {
 
     #[test]
     fn events_of_one_object_keep_their_order() {
-        let mut queue = Queue::new();
-        let begun = queue.warned_until;
-        queue.warned_until = begun + ONE_WARNING_EACH * BURST;
+        let mut queue = Queue::default();
+        let begun = Instant::now();
+        queue.warned_until = Some(begun + ONE_WARNING_EACH * BURST);
         for event in [
             bad("a", "u", "1"),
             good("a", "u", "2"),
@@ -566,9 +534,9 @@ mod tests {
 
     #[test]
     fn a_namespace_that_floods_costs_the_others_nothing() {
-        let mut queue = Queue::new();
-        let begun = queue.warned_until;
-        queue.warned_until = begun + ONE_WARNING_EACH * BURST;
+        let mut queue = Queue::default();
+        let begun = Instant::now();
+        queue.warned_until = Some(begun + ONE_WARNING_EACH * BURST);
         for n in 0..10 * WARNINGS_AT_MOST {
             queue.push(bad("flood", &format!("u{n}"), "flood"), begun);
         }
@@ -586,8 +554,8 @@ mod tests {
 
     #[test]
     fn the_queue_has_a_bound() {
-        let mut queue = Queue::new();
-        let begun = queue.warned_until;
+        let mut queue = Queue::default();
+        let begun = Instant::now();
         for n in 0..OTHERS_AT_MOST + 10 {
             queue.push(good("a", &format!("u{n}"), ""), begun);
         }
@@ -628,8 +596,8 @@ mod tests {
 
     #[test]
     fn nothing_is_written_during_a_pause_and_its_end_is_waited_for() {
-        let mut queue = Queue::new();
-        let begun = queue.warned_until;
+        let mut queue = Queue::default();
+        let begun = Instant::now();
         queue.push(good("a", "u", "1"), begun);
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));
@@ -654,7 +622,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_due_once_until_it_is_repeated() {
-        let mut reported = Reported::new();
+        let mut reported = Reported::default();
         let begun = Instant::now();
         let mut due = |uid, controller, reason, message, after_s| {
             let now = begun + Duration::from_secs(after_s);
@@ -687,7 +655,7 @@ mod tests {
 
     #[test]
     fn a_success_makes_the_next_failure_news_and_the_reverse() {
-        let mut reported = Reported::new();
+        let mut reported = Reported::default();
         let now = Instant::now();
         let (bad, good) = (Reason::SyncLoadBalancerFailed, Reason::EnsuredLoadBalancer);
         let web = object("u");
@@ -714,7 +682,7 @@ mod tests {
 
     #[test]
     fn objects_that_do_not_exist_are_forgotten() {
-        let mut reported = Reported::new();
+        let mut reported = Reported::default();
         let now = Instant::now();
         let node = ObjectReference {
             kind: "Node",
@@ -732,7 +700,7 @@ mod tests {
 
     #[test]
     fn its_memory_has_a_bound() {
-        let mut reported = Reported::new();
+        let mut reported = Reported::default();
         let begun = Instant::now();
         // Findings that change all the time, of one object and of many.
         for n in 0..3 * ENTRIES_AT_MOST {

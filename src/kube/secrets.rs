@@ -23,7 +23,12 @@ const BYTES_AT_MOST: usize = 64 << 10;
 pub struct ReadSecret {
     /// Another one with each change.
     pub version: String,
-    pair: TlsSecret,
+    pair: Result<ValidPair, String>,
+}
+
+/// A pair, and when its certificate is valid.
+struct ValidPair {
+    pair: Arc<TlsPair>,
     not_before: Timestamp,
     not_after: Timestamp,
 }
@@ -37,23 +42,9 @@ impl Client {
 
     pub fn tls_secret(&self, namespace: &str, name: &str) -> Result<ReadSecret, Error> {
         let secret: Value = self.get(&path(namespace, name))?;
-        let parsed = parse(&secret);
-        let valid = parsed
-            .as_ref()
-            .map(|(_, chain)| (chain.not_before, chain.not_after));
-        let (not_before, not_after) = valid.unwrap_or_default();
         Ok(ReadSecret {
             version: version(&secret),
-            pair: parsed.map(|(key, chain)| {
-                Arc::new(TlsPair {
-                    chain: chain.pem,
-                    certificates: chain.certificates,
-                    digest: chain.digest,
-                    key,
-                })
-            }),
-            not_before,
-            not_after,
+            pair: parse(&secret),
         })
     }
 }
@@ -83,22 +74,22 @@ impl ReadSecret {
 
     /// Its pair, where the certificate is valid at this time.
     pub fn at(&self, now: Timestamp) -> TlsSecret {
-        match &self.pair {
-            Ok(_) if now > self.not_after => Err(format!(
-                "its certificate expired at {}: see why it is not renewed (kubectl get certificate, where cert-manager \
-                 makes it)",
-                self.not_after
-            )),
-            Ok(_) if now < self.not_before => {
-                let from = self.not_before;
-                Err(format!("its certificate is not valid before {from}"))
-            }
-            pair => pair.clone(),
+        let valid = self.pair.as_ref().map_err(String::clone)?;
+        let (begin, end) = (valid.not_before, valid.not_after);
+        if now > end {
+            return Err(format!(
+                "its certificate expired at {end}: see why it is not renewed (kubectl get certificate, where cert-manager \
+                 makes it)"
+            ));
         }
+        if now < begin {
+            return Err(format!("its certificate is not valid before {begin}"));
+        }
+        Ok(Arc::clone(&valid.pair))
     }
 }
 
-fn parse(secret: &Value) -> Result<(PrivateKey, Chain), String> {
+fn parse(secret: &Value) -> Result<ValidPair, String> {
     if secret["type"] != TLS {
         return Err(format!(
             "its type is not {TLS}: create it with kubectl create secret tls"
@@ -117,5 +108,14 @@ fn parse(secret: &Value) -> Result<(PrivateKey, Chain), String> {
     let (certificate, key) = (read("tls.crt")?, read("tls.key")?);
     let chain = Chain::from_pem(&certificate, &key)?;
     let key = String::from_utf8(key.bytes).map_err(|_| "tls.key is not a text".to_owned())?;
-    Ok((PrivateKey::new(key), chain))
+    Ok(ValidPair {
+        pair: Arc::new(TlsPair {
+            chain: chain.pem,
+            certificates: chain.certificates,
+            digest: chain.digest,
+            key: PrivateKey::new(key),
+        }),
+        not_before: chain.not_before,
+        not_after: chain.not_after,
+    })
 }

@@ -122,7 +122,7 @@ pub struct AnyServiceMeta {
     pub name: String,
     pub uid: String,
     #[serde(default, rename = "finalizers", deserialize_with = "has_our_finalizer")]
-    has_our_finalizer: bool,
+    pub has_our_finalizer: bool,
 }
 
 /// Reads finalizers of which none is kept.
@@ -134,12 +134,6 @@ type Finalizers = First<String, FINALIZERS_AT_MOST>;
 
 fn has_ours(finalizers: &Finalizers) -> bool {
     finalizers.iter().any(|one| one == LOAD_BALANCER_FINALIZER)
-}
-
-impl AnyService {
-    pub fn has_our_finalizer(&self) -> bool {
-        self.metadata.has_our_finalizer
-    }
 }
 
 impl Service {
@@ -163,7 +157,7 @@ impl Service {
 
     /// Notes whether it is ours, and keeps what is read of its annotations.
     pub fn select(&mut self, scope: &ServiceScope) {
-        scope.select(&mut self.metadata.annotations);
+        self.metadata.annotations.select(scope.annotations.0);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
         // Nothing is planned for it.
@@ -263,7 +257,7 @@ impl Service {
                 .iter()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
-            more_unknown: metadata.annotations.more_unknown(),
+            more_unknown: metadata.annotations.more_unknown,
             ports: spec.ports.to_vec(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => provider::TrafficPolicy::Local,
@@ -308,10 +302,6 @@ impl Collected<'_> {
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
         self.budget.forget_from(self.before_page);
-    }
-
-    fn end_page(&mut self) {
-        self.before_page = self.services.len();
     }
 
     fn add(&mut self, mut service: Service) {
@@ -404,7 +394,8 @@ impl<'de> Visitor<'de> for ServicePage<'_, '_> {
         if !has_items {
             return Err(serde::de::Error::missing_field("items"));
         }
-        self.0.borrow_mut().end_page();
+        let mut collected = self.0.borrow_mut();
+        collected.before_page = collected.services.len();
         Ok(Some(if kind == SERVICE_LIST {
             Ok(metadata.continue_token)
         } else {

@@ -265,9 +265,7 @@ impl<T, const N: usize> First<T, N> {
         let count = self.kept.len() + self.left_out;
         (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
-}
 
-impl<T, const N: usize> First<T, N> {
     /// Leaves out what does not fulfil this.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();

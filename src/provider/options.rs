@@ -22,16 +22,18 @@ named! {
     }
 }
 
-/// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AddressFamily {
-    #[default]
-    Ipv4,
-    Ipv6,
-    Dualstack,
-    /// None of them.
-    None,
+named! {
+    /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    AddressFamily {
+        #[default]
+        Ipv4 = "ipv4",
+        Ipv6 = "ipv6",
+        Dualstack = "dualstack",
+        /// None of them.
+        None = "none",
+    }
 }
 
 /// `HCLOUD_INSTANCES_INTERNAL_IP_FROM`: which private address becomes `InternalIP`.
@@ -255,17 +257,6 @@ impl PermittedUse {
     pub fn allows_private_ipv4(&self, ip: Ipv4Addr) -> bool {
         let ranges = self.private_ipv4_ranges.as_ref();
         ranges.is_none_or(|ranges| ranges.value.iter().any(|range| range.contains(&ip)))
-    }
-}
-
-impl AddressFamily {
-    pub fn name(self) -> &'static str {
-        match self {
-            AddressFamily::Ipv4 => "ipv4",
-            AddressFamily::Ipv6 => "ipv6",
-            AddressFamily::Dualstack => "dualstack",
-            AddressFamily::None => "none",
-        }
     }
 }
 

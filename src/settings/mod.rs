@@ -38,6 +38,6 @@ pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::{
-    LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE, TOKEN,
+    HCLOUD_TOKEN, LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE,
 };
 pub use values::{Color, Controller, LogFormat, Output, WorkloadName};

@@ -63,7 +63,7 @@ pub fn parse_with_daemon(
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
     effective.sort_by_key(place);
-    let is_about_token = |problem: &Problem| problem.is_about(&table::TOKEN);
+    let is_about_token = |problem: &Problem| problem.is_about(&table::HCLOUD_TOKEN);
     let needs_token = command != Command::Lint;
     if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {
         let message = format!(
@@ -189,7 +189,7 @@ fn check_encryption(
         is_plain && is_refused
     };
     for (endpoint, row, secret) in [
-        (&mut settings.endpoint, &table::ENDPOINT, "token"),
+        (&mut settings.endpoint, &table::HCLOUD_ENDPOINT, "token"),
         (
             &mut settings.robot_endpoint,
             &table::ROBOT_ENDPOINT,
@@ -255,28 +255,19 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);
     let is_document = matches!(output, Output::Json | Output::Yaml);
-    let is_in_one = settings.namespace.value.is_some();
-    [
-        (
-            settings.all_namespaces.value && is_in_one,
-            "-A",
-            "all namespaces, and -n one: leave one of them out",
-        ),
-        (
-            output == Output::Name && !is_list,
-            "-o name",
-            "only for lists",
-        ),
-        (
-            settings.watch.value && is_document,
-            "--watch",
-            "shows a table again and again: leave it out for -o json and yaml",
-        ),
-    ]
-    .into_iter()
-    .filter(|(is_wrong, ..)| *is_wrong)
-    .map(|(_, flag, why)| Problem::usage(flag, why))
-    .collect()
+    let mut problems = Vec::new();
+    if settings.all_namespaces.value && settings.namespace.value.is_some() {
+        let why = "all namespaces, and -n one: leave one of them out";
+        problems.push(Problem::usage("-A", why));
+    }
+    if output == Output::Name && !is_list {
+        problems.push(Problem::usage("-o name", "only for lists"));
+    }
+    if settings.watch.value && is_document {
+        let why = "shows a table again and again: leave it out for -o json and yaml";
+        problems.push(Problem::usage("--watch", why));
+    }
+    problems
 }
 
 /// client-go's `JitterFactor`: a candidate may look that many retry periods later.
@@ -295,7 +286,16 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     let shortest = WRITE_TIMEOUT.saturating_add(retry);
     let [retry_s, deadline_s, shortest_s, write_s] =
         [retry, deadline, shortest, WRITE_TIMEOUT].map(in_seconds);
-    let lease_problem = if lease <= deadline {
+    let problem =
+        |flag, value, why: String| Problem::usage(flag, why).with_value(in_seconds(value));
+    let mut problems = Vec::new();
+    if deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
+        let why = format!(
+            "must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})"
+        );
+        problems.push(problem("--leader-elect-renew-deadline", deadline, why));
+    }
+    let why = if lease <= deadline {
         format!("must be longer than --leader-elect-renew-deadline ({deadline_s})")
     } else if lease < shortest {
         format!(
@@ -305,20 +305,10 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     } else if lease > LONGEST_LEASE {
         "longer than 68 years".to_owned()
     } else {
-        String::new()
+        return problems;
     };
-    let deadline_problem = if deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
-        format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
-    } else {
-        String::new()
-    };
-    let problems = [
-        ("--leader-elect-renew-deadline", deadline, deadline_problem),
-        ("--leader-elect-lease-duration", lease, lease_problem),
-    ];
-    let problems = problems.into_iter().filter(|(.., why)| !why.is_empty());
-    let problem = |(flag, value, why)| Problem::usage(flag, why).with_value(in_seconds(value));
-    problems.map(problem).collect()
+    problems.push(problem("--leader-elect-lease-duration", lease, why));
+    problems
 }
 
 fn in_seconds(duration: Duration) -> String {

@@ -71,27 +71,37 @@ const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteLi
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
-    TABLE
-        .iter()
-        .copied()
-        .find(|setting| setting.flags.contains(&name))
+    let mut rows = TABLE.iter().copied();
+    rows.find(|setting| setting.flags.contains(&name))
 }
 
 pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
-    TABLE
-        .iter()
-        .copied()
-        .find(|setting| setting.short == Some(letter))
+    let mut rows = TABLE.iter().copied();
+    rows.find(|setting| setting.short == Some(letter))
+}
+
+/// What a row leaves out. A row that is called after its variable need not name the variable again.
+macro_rules! base {
+    (variable $name:ident $group:expr, $commands:expr) => {
+        Setting {
+            variables: &[Value(variables::$name)],
+            ..Setting::of($group, $commands)
+        }
+    };
+    (flag $name:ident $group:expr, $commands:expr) => {
+        Setting::of($group, $commands)
+    };
 }
 
 /// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
 /// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order. Above the
-/// rows of a group stand the group, and the commands that take a setting whose row does not name its commands.
+/// rows of a group stand the group, the commands that take a setting whose row does not name its commands, and whether a row is
+/// called after its variable or after its flag.
 macro_rules! settings {
-    ($(($group:expr, $commands:expr)
+    ($(($group:expr, $commands:expr, by $named_by:ident)
         $($name:ident $([$($default:ident).+ = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*
     )*) => {
-        $($(pub static $name: Setting = Setting { $($row)* ..Setting::of($group, $commands) };)*)*
+        $($(pub static $name: Setting = Setting { $($row)* ..base!($named_by $name $group, $commands) };)*)*
 
         /// Every setting, in the order in which people read about them.
         pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
@@ -118,10 +128,10 @@ macro_rules! settings {
 }
 
 settings! {
-    (Group::Hetzner, Command::ALL)
+    (Group::Hetzner, Command::ALL, by variable)
 
     // Required: `None` only together with a `Problem`.
-    TOKEN token: Option<SecretSource> = token => {
+    HCLOUD_TOKEN token: Option<SecretSource> = token => {
         variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
@@ -129,60 +139,52 @@ settings! {
         secret: true,
     }
 
-    ENDPOINT endpoint: String = parsed(values::url) => {
-        variables: &[Value(variables::HCLOUD_ENDPOINT)],
+    HCLOUD_ENDPOINT endpoint: String = parsed(values::url) => {
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
         help: "Base URL of the Hetzner Cloud API.",
     }
 
-    ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
+    HCLOUD_ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
-        variables: &[Value(variables::HCLOUD_ALLOW_INSECURE_ENDPOINT)],
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
                ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
         default: Some("false"),
     }
 
-    NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
-        variables: &[Value(variables::HCLOUD_NETWORK)],
+    HCLOUD_NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
         kind: Kind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
                their IP in it as InternalIP. Unset: nodes get no InternalIP.",
     }
 
-    NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
-        variables: &[Value(variables::HCLOUD_NETWORK_ROUTES_ENABLED)],
+    HCLOUD_NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
         default: Some("true"),
         help: "Whether the Network gets a route to the pods of each node. Needs HCLOUD_NETWORK and \
                --cluster-cidr. false leaves all routes unchanged.",
         commands: WITH_ROUTES,
     }
 
-    NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
-        variables: &[Value(variables::HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK)],
+    HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
         default: Some("false"),
         commands: DAEMON_AND_DOCTOR,
     }
 
-    METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
-        variables: &[Value(variables::HCLOUD_METADATA_ENDPOINT)],
+    HCLOUD_METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
         hidden: true,
         commands: DAEMON_AND_DOCTOR,
     }
 
-    ADDRESS_FAMILY address_family: AddressFamily = choice => {
-        variables: &[Value(variables::HCLOUD_INSTANCES_ADDRESS_FAMILY)],
+    HCLOUD_INSTANCES_ADDRESS_FAMILY address_family: AddressFamily = choice => {
         kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
         help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
     }
 
-    INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
-        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM)],
+    HCLOUD_INSTANCES_INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
         kind: Kind::Choice(&["network", "kubelet"]),
         default: Some("network"),
         help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
@@ -191,29 +193,26 @@ settings! {
     }
 
     // Empty: unset.
-    INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
-        variables: &[Value(variables::HCLOUD_INSTANCES_INTERNAL_IP_RANGES)],
+    HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
         kind: Kind::List("CIDR"),
         help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
                kubelet can write the annotation. Unset: no limit.",
     }
 
-    LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
-        variables: &[Value(variables::HCLOUD_INSTANCES_LABEL_PREFIXES)],
+    HCLOUD_INSTANCES_LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
         kind: Kind::List("PREFIX"),
         help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
                one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
                topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
     }
 
-    ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
-        variables: &[Value(variables::HCLOUD_INSTANCES_ZONE_LABEL_ENABLED)],
+    HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
         default: Some("true"),
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     }
 
     // Zero: every decision requests a new list.
-    SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
+    HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
@@ -222,7 +221,6 @@ settings! {
     }
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
-        variables: &[Value(variables::ROBOT_ENABLED)],
         help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
                their nodes keep what they have: nothing is looked up, set or deleted.",
         default: Some("false"),
@@ -248,7 +246,6 @@ settings! {
     }
 
     ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
-        variables: &[Value(variables::ROBOT_ENDPOINT)],
         kind: Kind::Url,
         default: Some("https://robot-ws.your-server.de"),
         help: "Base URL of the Robot web service.",
@@ -256,7 +253,6 @@ settings! {
 
     // Not 0: that is the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
-        variables: &[Value(variables::ROBOT_CACHE_TIMEOUT)],
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
@@ -264,141 +260,118 @@ settings! {
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
-        variables: &[Value(variables::ROBOT_RATE_LIMIT_WAIT_TIME)],
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
         kind: Kind::Duration,
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
-        variables: &[Value(variables::ROBOT_FORWARD_INTERNAL_IPS)],
         default: Some("true"),
         help: "Whether the node of a dedicated server keeps the InternalIPs that its kubelet was given (--node-ip).",
     }
 
-    (Group::Hetzner, WITH_LOAD_BALANCERS)
+    (Group::Hetzner, WITH_LOAD_BALANCERS, by variable)
 
-    LB_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ENABLED)],
+    HCLOUD_LOAD_BALANCERS_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
         default: Some("true"),
         help: "Whether Services get load balancers. false leaves all of them unchanged.",
     }
 
-    LB_TYPE [kind = parsed(values::text)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_TYPE)],
+    HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => {
         kind: Kind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
     }
 
-    LB_LOCATION [location = parsed(values::text)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LOCATION)],
+    HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => {
         kind: Kind::Text("LOCATION"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
     }
 
-    LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_NETWORK_ZONE)],
+    HCLOUD_LOAD_BALANCERS_NETWORK_ZONE [network_zone = parsed(values::text)] => {
         kind: Kind::Text("ZONE"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
     }
 
-    LB_ALGORITHM_TYPE [algorithm = choice] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)],
+    HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE [algorithm = choice] => {
         kind: Kind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
     }
 
-    LB_DISABLE_PUBLIC_NETWORK [network.disable_public_network = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK)],
+    HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK [network.disable_public_network = parsed(boolean)] => {
         help: "Turn their public interface off. Unset: left unchanged.",
     }
 
-    LB_DISABLE_PRIVATE_INGRESS [network.disable_private_ingress = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS)],
+    HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS [network.disable_private_ingress = parsed(boolean)] => {
         help: "Leave their private IPs out of the status of Services.",
     }
 
-    LB_USE_PRIVATE_IP [network.use_private_ip = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP)],
+    HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP [network.use_private_ip = parsed(boolean)] => {
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
     }
 
-    LB_PRIVATE_SUBNET_IP_RANGE [network.private_subnet = parsed(ip_range)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE)],
+    HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE [network.private_subnet = parsed(ip_range)] => {
         kind: Kind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
     }
 
-    LB_PRIVATE_IPV4_RANGES [permitted.private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES)],
+    HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES [permitted.private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
         kind: Kind::List("CIDR"),
         help: "Addresses of the private Network that Services may ask for by the annotation private-ipv4, e.g. 10.0.1.0/24,10.0.2.8/29. A load balancer that has another address keeps it. Unset: every address of a subnet.",
     }
 
-    LB_DISABLE_IPV6 [network.disable_ipv6 = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_DISABLE_IPV6)],
+    HCLOUD_LOAD_BALANCERS_DISABLE_IPV6 [network.disable_ipv6 = parsed(boolean)] => {
         help: "Leave their IPv6 address out of the status of Services.",
     }
 
-    LB_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)],
+    HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
     }
 
-    LB_HEALTH_CHECK [health_check.kind = choice] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK)],
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK [health_check.kind = choice] => {
         kind: Kind::Choice(&["kube-proxy"]),
         help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
     }
 
-    LB_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL)],
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
         kind: Kind::Duration,
     }
 
-    LB_HEALTH_CHECK_TIMEOUT [health_check.timeout_s = parsed(whole_seconds)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT)],
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT [health_check.timeout_s = parsed(whole_seconds)] => {
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
         kind: Kind::Duration,
     }
 
-    LB_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES)],
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
         kind: Kind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
     }
 
-    LB_HEALTH_CHECK_NODE_PORT [health_check.node_port = parsed(boolean)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT)],
+    HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT [health_check.node_port = parsed(boolean)] => {
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
     }
 
-    LB_LABELS [labels = parsed(Labels::parse)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_LABELS)],
+    HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => {
         kind: Kind::List("KEY=VALUE"),
         help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
     }
 
-    LB_PRIMARY_IP_SELECTOR [permitted.primary_ip_selector = parsed(Selector::parse)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR)],
+    HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR [permitted.primary_ip_selector = parsed(Selector::parse)] => {
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
     }
 
-    LB_CERTIFICATE_SELECTOR [permitted.certificate_selector = parsed(Selector::parse)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR)],
+    HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR [permitted.certificate_selector = parsed(Selector::parse)] => {
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
     }
 
-    LB_CERTIFICATE_DOMAINS [permitted.certificate_domains = parsed(CertificateDomains::parse)] => {
-        variables: &[Value(variables::HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS)],
+    HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS [permitted.certificate_domains = parsed(CertificateDomains::parse)] => {
         kind: Kind::List("DOMAIN"),
         help: "Domains for which Services may have managed certificates, e.g. example.com, each with its subdomains. none: managed certificates are turned off. Unset: all domains.",
     }
 
-    (Group::Cluster, Command::ALL)
+    (Group::Cluster, Command::ALL, by flag)
 
     // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
@@ -441,7 +414,7 @@ settings! {
         commands: TAKE_SETTINGS,
     }
 
-    (Group::Controllers, DAEMON)
+    (Group::Controllers, DAEMON, by flag)
 
     CLOUD_PROVIDER cloud_provider: Profile = choice => {
         flags: &["cloud-provider"],
@@ -601,7 +574,7 @@ settings! {
         commands: &[Command::LbSync, Command::LbAdopt, Command::LbRelease],
     }
 
-    (Group::LeaderElection, DAEMON)
+    (Group::LeaderElection, DAEMON, by flag)
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
         flags: &["leader-elect"],
@@ -651,7 +624,7 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    (Group::Controllers, DAEMON)
+    (Group::Controllers, DAEMON, by flag)
 
     ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
@@ -667,7 +640,7 @@ settings! {
         commands: PLANNING,
     }
 
-    (Group::Output, Command::ALL)
+    (Group::Output, Command::ALL, by flag)
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
@@ -796,7 +769,7 @@ settings! {
         commands: DAEMON,
     }
 
-    (Group::Controllers, Command::ALL)
+    (Group::Controllers, Command::ALL, by flag)
 
     // Greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {

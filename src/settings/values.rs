@@ -4,9 +4,8 @@ use crate::provider::{
     ANNOTATION_DOMAIN, LabelPrefixes, NetworkSelector, TopologyLabel, is_kubernetes_label,
 };
 use crate::text::duration::duration;
-use crate::text::nearest;
-use crate::text::quoted;
 use crate::text::{base_url, is_label, is_label_key, is_label_value, is_subdomain};
+use crate::text::{named, nearest, quoted};
 use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use std::fmt;
@@ -44,32 +43,26 @@ pub enum Output {
     Yaml,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Controller {
-    Node,
-    NodeLifecycle,
-    Service,
-    Route,
+named! {
+    /// A controller, by the alias of its name.
+    Controller {
+        Node = "cloud-node",
+        NodeLifecycle = "cloud-node-lifecycle",
+        Service = "service",
+        Route = "route",
+    }
 }
 
 impl Controller {
-    pub const ALL: &'static [Controller] = &[
-        Controller::Node,
-        Controller::NodeLifecycle,
-        Controller::Service,
-        Controller::Route,
-    ];
-
     /// The alias, and the canonical name.
     fn names(self) -> [&'static str; 2] {
-        match self {
-            Controller::Node => ["cloud-node", "cloud-node-controller"],
-            Controller::NodeLifecycle => {
-                ["cloud-node-lifecycle", "cloud-node-lifecycle-controller"]
-            }
-            Controller::Service => ["service", "service-lb-controller"],
-            Controller::Route => ["route", "node-route-controller"],
-        }
+        let canonical = match self {
+            Controller::Node => "cloud-node-controller",
+            Controller::NodeLifecycle => "cloud-node-lifecycle-controller",
+            Controller::Service => "service-lb-controller",
+            Controller::Route => "node-route-controller",
+        };
+        [self.name(), canonical]
     }
 }
 
@@ -102,14 +95,12 @@ fn bare(word: &str) -> &str {
 }
 
 fn no_such(name: &str) -> String {
-    let names: Vec<_> = Controller::ALL.iter().map(|one| one.names()).collect();
+    let all = Controller::ALL.iter();
+    let aliases: Vec<&str> = all.clone().map(|one| one.name()).collect();
     let why = format!("no controller is called {name:?}");
-    match nearest(name, names.iter().flatten().copied()) {
+    match nearest(name, all.flat_map(|one| one.names())) {
         Some(meant) => format!("{why}; did you mean {meant}?"),
-        None => {
-            let aliases: Vec<&str> = names.iter().map(|[alias, _]| *alias).collect();
-            format!("{why}; they are {}", aliases.join(", "))
-        }
+        None => format!("{why}; they are {}", aliases.join(", ")),
     }
 }
 
@@ -126,14 +117,10 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
 
 /// The first part of names, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
-    if !text.is_empty() && is_label_value(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(
-            "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit"
-                .to_owned(),
-        )
-    }
+    let is_name = |text: &str| !text.is_empty() && is_label_value(text);
+    let form =
+        "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit";
+    text_if(is_name, text, form)
 }
 
 /// Where pods have their addresses: ranges of IPv4 and IPv6, given together.
@@ -182,18 +169,18 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The text, where it has the form that the error names.
+fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String, String> {
+    let text = has_form(text).then(|| text.to_owned());
+    text.ok_or_else(|| form.to_owned())
+}
+
 /// What a Service can have as its `spec.loadBalancerClass`: the API server has the same rule for this field as for the key
 /// of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
-    if is_label_key(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(
-            "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
-             or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner"
-                .to_owned(),
-        )
-    }
+    let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
+                or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner";
+    text_if(is_label_key, text, form)
 }
 
 /// An empty flag counts as unset.
@@ -269,23 +256,14 @@ pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
 
 /// Name of an object as the API server takes it: a DNS subdomain, RFC 1123.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
-    if is_subdomain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("use lower case letters, digits, - and ., a letter or digit first and last".to_owned())
-    }
+    let form = "use lower case letters, digits, - and ., a letter or digit first and last";
+    text_if(is_subdomain, text, form)
 }
 
 /// A DNS label, RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
-    if is_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(
-            "use at most 63 lower case letters, digits and -, a letter or digit first and last"
-                .to_owned(),
-        )
-    }
+    let form = "use at most 63 lower case letters, digits and -, a letter or digit first and last";
+    text_if(is_label, text, form)
 }
 
 /// A Deployment or a DaemonSet.

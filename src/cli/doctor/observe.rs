@@ -23,7 +23,7 @@ use crate::provider::{
     self, Balancer, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, TargetCounts, Urgency,
     clock,
 };
-use crate::settings::{Command, Controller, Settings, TOKEN};
+use crate::settings::{self, Command, Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl<'a> Observer<'a> {
         let settings = &self.started.settings;
         let problems = self.started.problems.iter();
         let (of_token, problems): (Vec<_>, Vec<_>) =
-            problems.partition(|problem| problem.is_about(&TOKEN));
+            problems.partition(|problem| problem.is_about(&settings::HCLOUD_TOKEN));
         let token = match (&settings.token.value, of_token.last()) {
             (Some(token), _) => Ok(token.length()),
             (None, Some(problem)) => Err(failed(problem.to_string())),

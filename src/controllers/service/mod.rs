@@ -476,8 +476,8 @@ impl State {
         let mut known = self.agenda.names();
         if is_comparison || selection.is_explicit() {
             let all = apis.any_services(settings.resync_period / 2)?;
-            let ours = all.value.iter().filter(|one| one.has_our_finalizer());
-            let ours = ours.map(|one| &one.metadata);
+            let metadata = all.value.iter().map(|service| &service.metadata);
+            let ours = metadata.filter(|meta| meta.has_our_finalizer);
             known.extend(ours.map(|meta| (meta.namespace.clone(), meta.name.clone())));
         }
         for service in list.iter() {

@@ -89,7 +89,7 @@ fn orphans(
 ) -> Vec<Orphan> {
     let without_service = snapshot.orphans(&cluster);
     let without_service: HashSet<u64> = without_service.iter().map(|one| one.balancer.id).collect();
-    let finalized = all.iter().filter(|one| one.has_our_finalizer());
+    let finalized = all.iter().filter(|one| one.metadata.has_our_finalizer);
     let finalized = finalized.map(|one| &one.metadata.uid);
     let cared_for = wanting.iter().map(|one| &one.metadata.uid).chain(finalized);
     cluster.service_uids = cared_for.cloned().collect();
