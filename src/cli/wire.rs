@@ -4,7 +4,7 @@
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
-use crate::hetzner::{self, Hetzner, robot};
+use crate::hetzner::{self, CloudConnection, Hetzner, NodeSettings, robot};
 use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file, without_tls,
 };
@@ -115,24 +115,28 @@ pub(super) fn provider(
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::Settings {
         profile: settings.cloud_provider.value,
-        endpoint: settings.endpoint.value.clone(),
-        tls: Tls {
-            more_authorities: authorities.certificates.into(),
-            ..Tls::default()
+        connection: CloudConnection {
+            endpoint: settings.endpoint.value.clone(),
+            tls: Tls {
+                more_authorities: authorities.certificates.into(),
+                ..Tls::default()
+            },
+            proxies: proxies()?,
+            token: token.ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
+            debug: settings.debug.value,
+            timing: timing(hetzner::READ_TIMEOUT),
         },
-        proxies: proxies()?,
-        token: token.ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
         network: settings.network.value.clone(),
         metadata,
-        address_family: settings.address_family.clone(),
-        internal_ip_from: settings.internal_ip_from.value,
-        internal_ip_ranges: settings.internal_ip_ranges.value.clone(),
-        label_prefixes: settings.label_prefixes.value.clone(),
-        zone_label: settings.zone_label_enabled.clone(),
+        nodes: NodeSettings {
+            address_family: settings.address_family.clone(),
+            internal_ip_from: settings.internal_ip_from.value,
+            internal_ip_ranges: settings.internal_ip_ranges.value.clone(),
+            label_prefixes: settings.label_prefixes.value.clone(),
+            zone_label: settings.zone_label_enabled.clone(),
+        },
         robot: robot(settings),
         load_balancers: has_load_balancers.then(|| settings.load_balancers.clone()),
-        debug: settings.debug.value,
-        timing: timing(hetzner::READ_TIMEOUT),
         gate,
         urgency: writes,
     }))

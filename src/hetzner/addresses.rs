@@ -24,18 +24,25 @@ impl AddressFamily {
     }
 }
 
+/// Which addresses of a server its node gets.
+pub(super) struct AddressRules<'a> {
+    pub(super) family: &'a Sourced<AddressFamily>,
+    /// ID of the private Network.
+    pub(super) network: Option<u64>,
+    /// Whether private addresses that the API does not know stay: of a cloud server those that its kubelet was given, of a
+    /// dedicated one those that it reported.
+    pub(super) keeps_reported: bool,
+}
+
 /// Hostname, public addresses, private addresses, in this order; what is found about them is added to `findings`. The
 /// error: why the node can't be given any.
-/// `keeps_reported`: private addresses that the API does not know stay, of a cloud server those that its kubelet was
-/// given, of a dedicated one those that it reported.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
-    family: &Sourced<AddressFamily>,
-    network: Option<u64>,
-    keeps_reported: bool,
+    rules: &AddressRules,
     findings: &mut Vec<Finding>,
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
+    let family = rules.family;
     let by_family = by_family(family);
     // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
@@ -71,7 +78,24 @@ pub(super) fn addresses(
         }
         (None, _) => {}
     }
-    let mut private = instance.private.iter();
+    let internal = internal_addresses(instance, node, rules, &addresses, findings)?;
+    addresses.extend(internal);
+    if addresses.len() == 1 {
+        findings.push(no_address(instance, &by_family, rules.network));
+    }
+    Ok(addresses)
+}
+
+/// The private addresses: those of the annotation, else those that the kubelet was given, else that in the Network, else
+/// those that a dedicated server has. `external`: the addresses before them.
+fn internal_addresses(
+    instance: &Instance,
+    node: &Node,
+    rules: &AddressRules,
+    external: &[Sourced<NodeAddress>],
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
+    let keeps_reported = rules.keeps_reported;
     let is_dedicated = instance.id.dedicated().is_some();
     let given = node.annotations.get(PROVIDED_NODE_IP);
     let given = given.filter(|_| keeps_reported && !is_dedicated);
@@ -79,25 +103,23 @@ pub(super) fn addresses(
         .and_then(|text| one_ip_or_two(text))
         .unwrap_or_default();
     given.retain(|ip| is_unicast(ip) && !is_public(instance, *ip));
-    if let Some(text) = node.annotations.get(INTERNAL_IP) {
-        let ips = annotated_internal_ips(text, &addresses)?;
-        addresses.extend(internal(ips, INTERNAL_IP));
+    let mut private = instance.private.iter();
+    Ok(if let Some(text) = node.annotations.get(INTERNAL_IP) {
+        internal(annotated_internal_ips(text, external)?, INTERNAL_IP).collect()
     } else if !given.is_empty() {
-        addresses.extend(internal(given, PROVIDED_NODE_IP));
-    } else if let Some(private) = private.find(|private| Some(private.network) == network) {
-        addresses.push(Sourced::new(
+        internal(given, PROVIDED_NODE_IP).collect()
+    } else if let Some(private) = private.find(|one| Some(one.network) == rules.network) {
+        vec![Sourced::new(
             NodeAddress::new(AddressKind::InternalIP, private.ip),
             Source::server_because("private_net.ip", HCLOUD_NETWORK),
-        ));
+        )]
     } else if is_dedicated && keeps_reported {
-        let (kept, misconfigured) = internal_ips(node, &addresses, family);
-        addresses.extend(kept);
+        let (kept, misconfigured) = internal_ips(node, external, rules.family);
         findings.extend(misconfigured);
-    }
-    if addresses.len() == 1 {
-        findings.push(no_address(instance, &by_family, network));
-    }
-    Ok(addresses)
+        kept
+    } else {
+        Vec::new()
+    })
 }
 
 /// The error: the annotation `internal-ip` names an address outside of these ranges. Without ranges every address is right.

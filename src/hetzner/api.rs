@@ -10,7 +10,7 @@ use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, calls, clock, 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -188,7 +188,7 @@ impl Api {
         Err(unavailable(format!("GET {path}: {why}")))
     }
 
-    /// Every page of a list: complete, or an error. `query`: empty, or ends with `&`.
+    /// Every page of a list: complete, or an error. `query`: see [`Api::page`].
     pub(super) fn list<T: Resource>(
         &self,
         query: &str,
@@ -197,18 +197,8 @@ impl Api {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
-    /// See [`pages::around`].
-    pub(super) fn list_around<T: Resource>(
-        &self,
-        ids: &BTreeSet<u64>,
-        place: impl Fn(u64) -> usize,
-        urgency: Urgency,
-    ) -> Result<Vec<T>, provider::Error> {
-        let read = |number| self.page("", number, urgency);
-        pages::around(ids, PER_PAGE as usize, place, T::id, read)
-    }
-
-    fn page<T: Resource>(
+    /// One page of a list, from 1. `query`: empty, or ends with `&`.
+    pub(super) fn page<T: Resource>(
         &self,
         query: &str,
         number: u32,

@@ -1,7 +1,6 @@
 //! Certificates of the project, as the API says them: only the fields we read, and the list.
 
-use super::api::{Api, Reference, Resource};
-use crate::provider::{Cluster, Error, Urgency};
+use super::api::{Reference, Resource};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -116,21 +115,4 @@ impl Resource for Certificate {
     fn id(&self) -> u64 {
         self.id
     }
-}
-
-/// Those with this label of the cluster, under any UID by which it is known.
-pub(super) fn of_cluster(
-    api: &Api,
-    label: &str,
-    cluster: &Cluster,
-    urgency: Urgency,
-) -> Result<Vec<Certificate>, Error> {
-    let label = label.replace('/', "%2F");
-    let uids: Vec<&str> = cluster.uids().collect();
-    let values = match uids.as_slice() {
-        [] => return Ok(Vec::new()),
-        [uid] => format!("%3D{uid}"),
-        several => format!("%20in%20({})", several.join(",")),
-    };
-    api.list(&format!("label_selector={label}{values}&"), urgency)
 }

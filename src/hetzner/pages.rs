@@ -80,12 +80,14 @@ pub(super) fn around<T, E>(
     // By how many places resources have moved towards the beginning since `place` was known.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
-        let expected = place(wanted).saturating_sub(moved) / per_page + 1;
-        let mut number = u32::try_from(expected).unwrap_or(last).min(last);
-        // The nearest pages of which all IDs are lower, or higher; and how far to go where one of them is not known.
-        let (mut below, mut above, mut step) = (None, None, 1);
-        // The page that was read before, with its lowest ID.
-        let mut before: Option<(u32, u64)> = None;
+        let expected = |moved: usize| {
+            let page = place(wanted).saturating_sub(moved) / per_page + 1;
+            u32::try_from(page).unwrap_or(PAGES_AT_MOST)
+        };
+        let mut number = expected(moved).min(last);
+        // The lowest ID of the next page, when that page was the one read just before.
+        let mut next_low = None;
+        let mut steps = 0;
         while open.contains(&wanted) {
             if reads >= last {
                 return whole(id, read);
@@ -93,52 +95,36 @@ pub(super) fn around<T, E>(
             reads += 1;
             let (part, now_last) = read(number)?;
             last = now_last;
-            let low = part.iter().map(&id).min();
-            let high = part.iter().map(&id).max();
-            items.extend(part.into_iter().map(|item| (id(&item), item)));
-            let (Some(low), Some(high)) = (low, high) else {
+            let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
+            let bounds = part.first_key_value().zip(part.last_key_value());
+            let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
                 // Deletions have left it behind the last one; or there is nothing at all.
                 if number == 1 {
                     return Ok(Vec::new());
                 }
-                (below, above, before, number) = (None, None, None, last);
+                (next_low, number) = (None, last);
                 continue;
             };
-            let gap_end = before.filter(|(page, _)| *page == number + 1);
-            let gap_end = gap_end.map_or(high, |(_, lowest)| lowest);
-            let is_first = |one: u64| one < low && number == 1;
-            let is_last = |one: u64| one > high && number >= last;
-            open.retain(|one| {
-                let is_shown = *one >= low && (*one <= high || *one < gap_end);
-                !(is_shown || is_first(*one) || is_last(*one))
-            });
+            items.extend(part);
+            let is_before = |one: u64| one < low && number > 1;
+            let is_behind = |one: u64| one > high && number < last && next_low <= Some(one);
+            open.retain(|one| is_before(*one) || is_behind(*one));
             let moved_here = place(low).saturating_sub((number as usize - 1) * per_page);
-            if low <= wanted {
+            if wanted >= low {
                 moved = moved_here;
+                (next_low, number) = (None, number.saturating_add(1).min(last));
+            } else {
+                let previous = number.saturating_sub(1).max(1);
+                // After one step, where it would be if all before it had moved as far as this page.
+                let jump = if steps == 1 {
+                    expected(moved_here)
+                } else {
+                    previous
+                };
+                next_low = (jump >= previous).then_some(low);
+                number = jump.min(previous);
             }
-            before = Some((number, low));
-            match wanted < low {
-                true => above = Some(number),
-                false => below = Some(number),
-            }
-            number = match (below, above) {
-                // The later one of two that are side by side is read first.
-                (Some(low), Some(high)) if high <= low + 1 => match number == high {
-                    true => low,
-                    false => high,
-                },
-                (Some(low), Some(high)) => low.midpoint(high),
-                // After the neighbour, where it would be if all before it had moved as far as this page.
-                (None, Some(high)) if step == 2 => {
-                    let expected = place(wanted).saturating_sub(moved_here) / per_page + 1;
-                    let expected = u32::try_from(expected).unwrap_or(1);
-                    expected.min(high.saturating_sub(1)).max(1)
-                }
-                (Some(low), None) => low.saturating_add(step).min(last),
-                (None, Some(high)) => high.saturating_sub(step).max(1),
-                (None, None) => last,
-            };
-            step = step.saturating_mul(2);
+            steps += 1;
         }
     }
     Ok(items.into_values().collect())

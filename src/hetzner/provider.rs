@@ -1,7 +1,7 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{addresses, check_ranges, explain_missing};
+use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
 use super::api::{self, Api};
 use super::load_balancers::{self, Project};
 use super::networks::{self, Network};
@@ -34,16 +34,37 @@ const BODY_LIMIT_BYTES: u64 = 16 << 20;
 /// What the provider is made from.
 pub struct Settings {
     pub profile: Profile,
+    pub connection: CloudConnection,
+    pub network: Option<NetworkSelector>,
+    /// Base URL of the metadata service, to ask it whether this machine is attached to the
+    /// Network. None: that need not be.
+    pub metadata: Option<String>,
+    pub nodes: NodeSettings,
+    /// None: `ROBOT_ENABLED` is false.
+    pub robot: Option<robot::Settings>,
+    /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    pub load_balancers: Option<load_balancers::Defaults>,
+    /// Asked before every write.
+    pub gate: Arc<dyn Gate>,
+    /// Of every write.
+    pub urgency: Urgency,
+}
+
+/// How the Cloud API is reached.
+pub struct CloudConnection {
     /// `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
     /// Whom to trust.
     pub tls: Tls,
     pub proxies: Proxies,
     pub token: SecretSource,
-    pub network: Option<NetworkSelector>,
-    /// Base URL of the metadata service, to ask it whether this machine is attached to the
-    /// Network. None: that need not be.
-    pub metadata: Option<String>,
+    /// `HCLOUD_DEBUG`: log bodies.
+    pub debug: bool,
+    pub timing: Timing,
+}
+
+/// What nodes get from their servers.
+pub struct NodeSettings {
     pub address_family: Sourced<AddressFamily>,
     pub internal_ip_from: InternalIpFrom,
     /// `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`: where the addresses of the annotation `internal-ip` must be. Empty: anywhere.
@@ -51,17 +72,6 @@ pub struct Settings {
     pub label_prefixes: LabelPrefixes,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
-    /// None: `ROBOT_ENABLED` is false.
-    pub robot: Option<robot::Settings>,
-    /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
-    pub load_balancers: Option<load_balancers::Defaults>,
-    /// `HCLOUD_DEBUG`: log bodies.
-    pub debug: bool,
-    pub timing: Timing,
-    /// Asked before every write.
-    pub gate: Arc<dyn Gate>,
-    /// Of every write.
-    pub urgency: Urgency,
 }
 
 /// A project of Hetzner Cloud.
@@ -82,23 +92,29 @@ pub struct Hetzner {
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
+        let connection = &settings.connection;
         let client = |base: &str, login, retry, watch| {
             http::Client::new(http::Settings {
                 base: base.to_owned(),
-                tls: settings.tls.clone().into(),
-                proxies: settings.proxies.clone(),
+                tls: connection.tls.clone().into(),
+                proxies: connection.proxies.clone(),
                 login,
                 connect_timeout: CONNECT_TIMEOUT,
-                timing: settings.timing,
+                timing: connection.timing,
                 retry,
                 body_limit_bytes: BODY_LIMIT_BYTES,
-                log_bodies: settings.debug,
+                log_bodies: connection.debug,
                 gate: Arc::clone(&settings.gate),
                 watch,
             })
         };
-        let token = Arc::new(settings.token.clone());
-        let http = client(&settings.endpoint, token, Retry::NotRateLimited, api::watch);
+        let token = Arc::new(connection.token.clone());
+        let http = client(
+            &connection.endpoint,
+            token,
+            Retry::NotRateLimited,
+            api::watch,
+        );
         let robot = settings.robot.as_ref().and_then(|robot| {
             Robot::new(robot, |base, login| {
                 client(base, login, Retry::Never, robot::watch)
@@ -184,7 +200,7 @@ impl Hetzner {
             subnets: &self.subnets,
             network,
         };
-        let observed = load_balancers::observe(&self.api, &known, &project, services, urgency)?;
+        let observed = load_balancers::observe(&project, &known, services, urgency)?;
         Ok((project, observed))
     }
 }
@@ -389,15 +405,15 @@ impl LoadBalancers for Hetzner {
 
 impl Instances for Hetzner {
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
-        servers::list(&self.api, &self.settings.label_prefixes, urgency)
+        servers::list(&self.api, &self.settings.nodes.label_prefixes, urgency)
     }
 
     fn get(&self, number: u64) -> Result<Instance, Error> {
-        servers::get(&self.api, &self.settings.label_prefixes, number)
+        servers::get(&self.api, &self.settings.nodes.label_prefixes, number)
     }
 
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
-        servers::named(&self.api, &self.settings.label_prefixes, name)
+        servers::named(&self.api, &self.settings.nodes.label_prefixes, name)
     }
 
     fn around(
@@ -406,27 +422,24 @@ impl Instances for Hetzner {
         place: &dyn Fn(u64) -> usize,
         urgency: Urgency,
     ) -> Result<Vec<Instance>, Error> {
-        let labels = &self.settings.label_prefixes;
+        let labels = &self.settings.nodes.label_prefixes;
         servers::around(&self.api, labels, numbers, place, urgency)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
         let robot = self.settings.robot.as_ref();
         let keeps_reported = match instance.id {
-            InstanceId::Cloud(_) => self.settings.internal_ip_from == InternalIpFrom::Kubelet,
+            InstanceId::Cloud(_) => self.settings.nodes.internal_ip_from == InternalIpFrom::Kubelet,
             InstanceId::Dedicated(_) => robot.is_some_and(|robot| robot.forward_internal_ips.value),
         };
-        let (family, network) = (&self.settings.address_family, self.network_id());
-        check_ranges(node, &self.settings.internal_ip_ranges)?;
-        let mut findings = Vec::new();
-        let addresses = addresses(
-            instance,
-            node,
-            family,
-            network,
+        let rules = AddressRules {
+            family: &self.settings.nodes.address_family,
+            network: self.network_id(),
             keeps_reported,
-            &mut findings,
-        )?;
+        };
+        check_ranges(node, &self.settings.nodes.internal_ip_ranges)?;
+        let mut findings = Vec::new();
+        let addresses = addresses(instance, node, &rules, &mut findings)?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));
         }
@@ -442,7 +455,7 @@ impl Instances for Hetzner {
             topology: self
                 .settings
                 .profile
-                .topology(instance, &self.settings.zone_label),
+                .topology(instance, &self.settings.nodes.zone_label),
             extra_labels: self.settings.profile.extra_labels(instance.id),
             findings,
         })
@@ -471,14 +484,14 @@ impl Instances for Hetzner {
     }
 
     fn allows_label(&self, key: &str) -> bool {
-        self.settings.label_prefixes.allow(key)
+        self.settings.nodes.label_prefixes.allow(key)
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
         explain_missing(
             instance,
             ip,
-            &self.settings.address_family,
+            &self.settings.nodes.address_family,
             self.network_id(),
         )
     }

@@ -1,6 +1,7 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Resource};
+use super::pages::{self, PER_PAGE};
 use crate::http::percent_encoded;
 use crate::provider::{
     Error, Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress, Urgency,
@@ -87,9 +88,7 @@ pub(super) fn list(
     labels: &LabelPrefixes,
     urgency: Urgency,
 ) -> Result<Vec<Instance>, Error> {
-    let servers = api.list::<Server>("", urgency)?;
-    let servers = servers.into_iter().map(|server| server.instance(labels));
-    Ok(servers.collect())
+    Ok(instances(api.list("", urgency)?, labels))
 }
 
 /// Those of these numbers that exist, and others.
@@ -100,17 +99,22 @@ pub(super) fn around(
     place: &dyn Fn(u64) -> usize,
     urgency: Urgency,
 ) -> Result<Vec<Instance>, Error> {
-    let servers = api.list_around::<Server>(numbers, place, urgency)?;
-    let servers = servers.into_iter().map(|server| server.instance(labels));
-    Ok(servers.collect())
+    let read = |number| api.page("", number, urgency);
+    let servers = pages::around(numbers, PER_PAGE as usize, place, Server::id, read)?;
+    Ok(instances(servers, labels))
 }
 
 /// Those with this name.
 pub(super) fn named(api: &Api, labels: &LabelPrefixes, name: &str) -> Result<Vec<Instance>, Error> {
     let query = format!("name={}&", percent_encoded(name));
-    let servers = api.list::<Server>(&query, Urgency::Needed)?;
-    let servers = servers.into_iter().map(|server| server.instance(labels));
-    Ok(servers.filter(|server| server.name == name).collect())
+    let mut servers = instances(api.list(&query, Urgency::Needed)?, labels);
+    servers.retain(|server| server.name == name);
+    Ok(servers)
+}
+
+fn instances(servers: Vec<Server>, labels: &LabelPrefixes) -> Vec<Instance> {
+    let servers = servers.into_iter();
+    servers.map(|server| server.instance(labels)).collect()
 }
 
 /// One server as it is now.

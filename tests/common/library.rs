@@ -202,16 +202,23 @@ impl Place {
         let timing = self.timing();
         let hetzner = Hetzner::new(hetzner::Settings {
             profile: Profile::CcmFromScratch,
-            endpoint: self.endpoint.clone(),
-            proxies: Proxies::Never,
-            tls: Tls::default(),
+            connection: hetzner::CloudConnection {
+                endpoint: self.endpoint.clone(),
+                proxies: Proxies::Never,
+                tls: Tls::default(),
+                token: SecretSource::fixed(Secret::new(token)),
+                debug: false,
+                timing,
+            },
             metadata: None,
-            token: SecretSource::fixed(Secret::new(token)),
             network: self.network.map(NetworkSelector::Id),
-            address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
-            internal_ip_from: InternalIpFrom::Network,
-            internal_ip_ranges: Vec::new(),
-            label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
+            nodes: hetzner::NodeSettings {
+                address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
+                internal_ip_from: InternalIpFrom::Network,
+                internal_ip_ranges: Vec::new(),
+                label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
+                zone_label: provider::Sourced::new(true, Source::Rule("test")),
+            },
             load_balancers,
             robot: endpoint.map(|endpoint| {
                 let secret = |text: &str| SecretSource::fixed(Secret::new(text));
@@ -222,9 +229,6 @@ impl Place {
                     forward_internal_ips: provider::Sourced::new(true, Source::Rule("test")),
                 }
             }),
-            zone_label: provider::Sourced::new(true, Source::Rule("test")),
-            debug: false,
-            timing,
             gate: Arc::clone(&gate),
             urgency: provider::Urgency::Changed,
         });

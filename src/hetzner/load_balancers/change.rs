@@ -3,7 +3,7 @@
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
 use super::ownership::context::{Observed, Project, Snapshot};
-use super::ownership::guard::{Guard, Guarded, Seen};
+use super::ownership::guard::{Guard, Seen};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
@@ -261,29 +261,25 @@ impl Change {
             actions::check_none_runs(api, &path)?;
         }
         let urgency = Urgency::Needed;
-        let now = match self.action.is(OfCertificate) {
-            true => api
-                .one::<Certificate>(id, urgency)
-                .map(|now| Seen::from(&now)),
-            false => api
-                .one::<LoadBalancer>(id, urgency)
-                .map(|now| Seen::from(&now)),
+        let now = if self.action.is(OfCertificate) {
+            let now = api.one::<Certificate>(id, urgency);
+            now.map(|now| Seen::from(&now))
+        } else {
+            let now = api.one::<LoadBalancer>(id, urgency);
+            now.map(|now| Seen::from(&now))
         };
+        let is_deletion = self.action.is(Deletes);
         let now = match now {
+            Err(error) if error.kind == ErrorKind::NotFound && is_deletion => {
+                return Ok(Some(Applied::Done));
+            }
             Err(error) if error.kind == ErrorKind::NotFound => {
-                return Ok(Some(match self.action.is(Deletes) {
-                    true => Applied::Done,
-                    false => Applied::Overtaken,
-                }));
+                return Ok(Some(Applied::Overtaken));
             }
             now => now?,
         };
-        let write = Guarded {
-            is_deletion: self.action.is(Deletes),
-            takes_all: self.action.is(Deletes)
-                || matches!(self.purpose, Purpose::Adoption | Purpose::Release),
-        };
-        let Some(why) = guard.refused(&now, write) else {
+        let takes_all = is_deletion || matches!(self.purpose, Purpose::Adoption | Purpose::Release);
+        let Some(why) = guard.refused(&now, is_deletion, takes_all) else {
             self.set_labels(guard.labels_now(&now));
             return Ok(None);
         };

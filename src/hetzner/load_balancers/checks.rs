@@ -130,10 +130,7 @@ pub(super) fn check_services(
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
-        let mut found = there
-            .into_iter()
-            .flat_map(|balancer| &balancer.balancer.services);
-        let found = found.find(|one| one.listen_port == port.listener.listen_port);
+        let found = there.and_then(|one| one.balancer.listener(port.listener.listen_port));
         let listener = port.merged(found);
         if listener.is_https() {
             ids.extend(listener.certificates());

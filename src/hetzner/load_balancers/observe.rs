@@ -34,12 +34,12 @@ pub(in crate::hetzner) type Types = Kept<BalancerType>;
 
 /// Reads what plans for these Services rest on.
 pub(in crate::hetzner) fn observe(
-    api: &Api,
-    known: &Known,
     project: &Project,
+    known: &Known,
     services: &[&Service],
     urgency: Urgency,
 ) -> Result<Observed, Error> {
+    let api = &project.api;
     let all: Vec<LoadBalancer> = api.list("", urgency)?;
     let index = Index::new(&all);
     let balancers = index.of(&all);
@@ -54,7 +54,7 @@ pub(in crate::hetzner) fn observe(
     }
     if let Some(network) = known.network {
         let wants = (balancers, services);
-        let subnets = subnets::read(api, known.subnets, network, project, wants, urgency);
+        let subnets = subnets::read(known.subnets, network, project, wants, urgency);
         observed.subnets = Some(subnets?);
     }
     if services.iter().any(|service| needs_certificates(service)) {

@@ -278,8 +278,7 @@ impl<'b> Comparison<'_, 'b> {
     fn waits(&self) -> bool {
         let there = self.found.balancer();
         self.desired.ports.iter().any(|port| {
-            let mut all = there.into_iter().flat_map(|there| &there.balancer.services);
-            let found = all.find(|one| one.listen_port == port.listener.listen_port);
+            let found = there.and_then(|one| one.balancer.listener(port.listener.listen_port));
             port.waits || port.is_put_off(found)
         })
     }

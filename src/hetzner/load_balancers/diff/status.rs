@@ -63,9 +63,7 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
         return vec![entry];
     }
     let by_proxy = desired.ports.iter().any(|port| {
-        let mut found = balancer.services.iter();
-        let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let merged = port.merged(found);
+        let merged = port.merged(balancer.listener(port.listener.listen_port));
         merged.is_on(PortField::ProxyProtocol)
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;

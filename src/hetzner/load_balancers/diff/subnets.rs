@@ -1,7 +1,7 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use crate::hetzner::api::{Api, Kept};
+use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::{self as a, values as v};
 use crate::hetzner::load_balancers::desired::Attach;
@@ -26,7 +26,6 @@ pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
 /// Read again only where one of these Services could not be attached by what is known.
 pub(crate) fn read(
-    api: &Api,
     known: &Subnets,
     network: &Network,
     project: &Project,
@@ -39,7 +38,7 @@ pub(crate) fn read(
             let fits = |service: &&Service| fits(known, network.id, project, balancers, service);
             age < CERTAIN || services.iter().all(fits)
         },
-        || Ok(api.one::<Network>(network.id, urgency)?.subnets),
+        || Ok(project.api.one::<Network>(network.id, urgency)?.subnets),
     )
 }
 

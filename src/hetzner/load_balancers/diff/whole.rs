@@ -459,12 +459,10 @@ impl Diff<'_, '_> {
     }
 
     fn services(&mut self) {
-        let there = self.balancer.map(|one| one.balancer.services.as_slice());
-        let there = there.unwrap_or_default();
         let mut added = Vec::new();
         for port in &self.desired.ports {
             let number = port.listener.listen_port;
-            let there = there.iter().find(|one| one.listen_port == number);
+            let there = self.balancer.and_then(|one| one.balancer.listener(number));
             let Some((listener, parts)) = self.compare_port(port, there) else {
                 continue;
             };

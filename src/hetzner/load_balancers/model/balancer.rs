@@ -1,5 +1,6 @@
 //! Load balancers and Primary IPs as the API writes them: only the fields we read.
 
+use super::listener::Listener;
 use crate::hetzner::api::{Location, Reference};
 pub use crate::provider::Algorithm;
 use crate::provider::{Cluster, InstanceId, Interned};
@@ -27,7 +28,7 @@ pub struct LoadBalancer {
     pub public_net: PublicNet,
     #[serde(default)]
     pub private_net: Vec<PrivateNet>,
-    pub services: Vec<super::listener::Listener>,
+    pub services: Vec<Listener>,
     pub targets: Vec<Target>,
     /// Of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
@@ -306,6 +307,12 @@ impl LoadBalancer {
     /// Has it this public or private address?
     pub fn has_address(&self, ip: IpAddr) -> bool {
         self.all_addresses().any(|one| one == ip)
+    }
+
+    /// What it has on this port.
+    pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
+        let mut all = self.services.iter();
+        all.find(|one| one.listen_port == listen_port)
     }
 
     /// The public and private ones.

@@ -3,7 +3,7 @@
 use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGING, namespace_of};
 use super::names::label_value;
 use crate::hetzner::api::Api;
-use crate::hetzner::certificates::{self, Certificate};
+use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Error, Service, Urgency};
 use std::collections::BTreeMap;
 
@@ -103,8 +103,16 @@ pub(in crate::hetzner) fn read(
     cluster: &Cluster,
     urgency: Urgency,
 ) -> Result<Vec<Certificate>, Error> {
-    certificates::of_cluster(api, CLUSTER_UID, cluster, urgency)
+    let label = CLUSTER_UID.replace('/', "%2F");
+    let uids: Vec<&str> = cluster.uids().collect();
+    let values = match uids.as_slice() {
+        [] => return Ok(Vec::new()),
+        [uid] => format!("%3D{uid}"),
+        several => format!("%20in%20({})", several.join(",")),
+    };
+    api.list(&format!("label_selector={label}{values}&"), urgency)
 }
+
 /// The labels of a managed certificate of the Service.
 pub(crate) fn of_managed(
     service: &Service,

@@ -26,14 +26,6 @@ pub(crate) struct Seen {
     uses: BTreeSet<u64>,
 }
 
-/// What a write does, as far as its guard depends on it.
-#[derive(Clone, Copy)]
-pub(crate) struct Guarded {
-    pub(crate) is_deletion: bool,
-    /// It is about the whole: ports and targets that came meanwhile would be taken, too.
-    pub(crate) takes_all: bool,
-}
-
 impl Guard {
     /// The guard of a write that leaves the labels unchanged.
     pub(crate) fn of(seen: impl Into<Seen>) -> Guard {
@@ -85,13 +77,15 @@ impl Guard {
     }
 
     /// Why the write must not be made. The load balancer may have changed since it was listed, for example by a change that
-    /// a killed process had begun.
-    pub(crate) fn refused(&self, now: &Seen, write: Guarded) -> Option<&'static str> {
+    /// a killed process had begun. `takes_all`: the write is about the whole, so that it would also take ports and targets that
+    /// came meanwhile.
+    pub(crate) fn refused(
+        &self,
+        now: &Seen,
+        is_deletion: bool,
+        takes_all: bool,
+    ) -> Option<&'static str> {
         let seen = &self.seen;
-        let Guarded {
-            is_deletion,
-            takes_all,
-        } = write;
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deletion && now.is_protected {
             Some("it is protected by now")

@@ -129,40 +129,35 @@ impl Ownership {
         read
     }
 
+    /// The fields that have one key each.
+    fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
+        [
+            (SERVICE_UID, &mut self.service_uid),
+            (SERVICE, &mut self.service),
+            (CLUSTER_UID, &mut self.cluster_uid),
+            (CLUSTER, &mut self.cluster),
+            (CREATED, &mut self.created),
+            (ADOPTED, &mut self.adopted),
+            (GROUP, &mut self.group),
+            (KEEP, &mut self.keep),
+            (RELEASED, &mut self.released),
+            (ADOPT, &mut self.adopt),
+            (EXTERNAL, &mut self.external),
+        ]
+    }
+
     fn field(&mut self, key: &str) -> Option<&mut Option<String>> {
-        Some(match key {
-            SERVICE_UID => &mut self.service_uid,
-            SERVICE => &mut self.service,
-            CLUSTER_UID => &mut self.cluster_uid,
-            CLUSTER => &mut self.cluster,
-            CREATED => &mut self.created,
-            ADOPTED => &mut self.adopted,
-            GROUP => &mut self.group,
-            KEEP => &mut self.keep,
-            RELEASED => &mut self.released,
-            ADOPT => &mut self.adopt,
-            EXTERNAL => &mut self.external,
-            _ => return None,
-        })
+        let mut fields = self.fields().into_iter();
+        fields
+            .find(|(name, _)| *name == key)
+            .map(|(_, field)| field)
     }
 
     /// The labels that say this.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
-        let fields = [
-            (SERVICE_UID, &self.service_uid),
-            (SERVICE, &self.service),
-            (CLUSTER_UID, &self.cluster_uid),
-            (CLUSTER, &self.cluster),
-            (CREATED, &self.created),
-            (ADOPTED, &self.adopted),
-            (GROUP, &self.group),
-            (KEEP, &self.keep),
-            (RELEASED, &self.released),
-            (ADOPT, &self.adopt),
-            (EXTERNAL, &self.external),
-        ];
-        let fields = fields.into_iter();
-        let fields = fields.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        let mut own = self.clone();
+        let fields = own.fields().into_iter();
+        let fields = fields.filter_map(|(key, value)| Some((key.to_owned(), value.take()?)));
         let ports = self.ports.iter();
         let ports = ports.map(|(number, uid)| (format!("{PORT}{number}"), uid.clone()));
         let targets = self.targets_before.iter();
