@@ -148,8 +148,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the finalizer is added after the load balancer was created",
         file: "src/controllers/service/sync.rs",
-        old: "match self.write(task, plan, ServicePlan::first_write) {",
-        new: "match if $ON { Ok(true) } else { self.write(task, plan, ServicePlan::first_write) } {",
+        old: "match self.write(plan.first_write(), task, plan) {",
+        new: "match if $ON { Ok(true) } else { self.write(plan.first_write(), task, plan) } {",
     },
     Mutant {
         name: "the finalizer is removed before the load balancer",
