@@ -69,22 +69,29 @@ pub(super) struct Execution<T> {
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
     running: Vec<Running>,
-    /// Nothing is sent before.
+    next: NextChange,
+    pub(super) result: ExecutionResult,
+}
+
+/// When the next change is sent.
+struct NextChange {
     not_before: Instant,
-    /// Its first change is not sent later.
+    /// The first change is not sent later.
     begins_by: Option<Instant>,
-    /// How often the cloud answered "busy" to the next change.
+    /// How often the cloud answered "busy" to the change.
     tries: u32,
-    /// One of the targets to be added was refused.
-    target_refused: bool,
-    /// A line for each change that was made.
-    pub(super) lines: Vec<String>,
-    /// Those changes.
+}
+
+/// What came of the changes of an execution.
+pub(super) struct ExecutionResult {
+    /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
     /// Changes that were refused, and did not keep the others from being made.
     pub(super) refused: Vec<Error>,
+    /// Whether a target was refused that was to be added.
+    is_target_refused: bool,
     pub(super) end: End,
-    /// `Executor::stop` dropped the rest.
+    /// Whether `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
 }
 
@@ -177,15 +184,18 @@ impl<T> Executor<T> {
             queue: changes.into(),
             is_in_flight: false,
             running: Vec::new(),
-            not_before: clock::now(),
-            begins_by,
-            tries: 0,
-            target_refused: false,
-            lines: Vec::new(),
-            made: Vec::new(),
-            refused: Vec::new(),
-            end: End::AllMade,
-            is_stopped: false,
+            next: NextChange {
+                not_before: clock::now(),
+                begins_by,
+                tries: 0,
+            },
+            result: ExecutionResult {
+                made: Vec::new(),
+                refused: Vec::new(),
+                is_target_refused: false,
+                end: End::AllMade,
+                is_stopped: false,
+            },
         });
         &mut self.executions[place]
     }
@@ -200,7 +210,7 @@ impl<T> Executor<T> {
         for execution in &mut self.executions {
             if is_stale(execution) {
                 execution.queue.clear();
-                execution.is_stopped = true;
+                execution.result.is_stopped = true;
             }
         }
     }
@@ -276,7 +286,7 @@ impl<T> Executor<T> {
     /// longest.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
-        self.stop(|one| one.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
+        self.stop(|one| one.next.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
         self.stop(|one| {
             let must_stop = one.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
             must_stop && !one.queue.is_empty()
@@ -300,13 +310,17 @@ impl<T> Executor<T> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
             let can_send = executions.filter(|(_, one)| one.can_send());
-            let moments = can_send.map(|(place, one)| (place, one.not_before));
+            let moments = can_send.map(|(place, one)| (place, one.next.not_before));
             return moments.min_by_key(|(_, moment)| *moment);
         }
         let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
         let mut all = self.executions.iter();
         let must_wait = self.was_busy && all.any(|one| !one.running.is_empty());
-        let moment = self.executions.iter().map(|one| one.not_before).max()?;
+        let moment = self
+            .executions
+            .iter()
+            .map(|one| one.next.not_before)
+            .max()?;
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
@@ -317,9 +331,10 @@ impl<T> Executor<T> {
         let all_wait =
             !self.executions.iter().any(|one| one.is_in_flight) && self.next_to_send().is_none();
         for execution in &self.executions {
-            let waits = match self.is_in_turn {
-                true => all_wait,
-                false => execution.waits_for_actions(),
+            let waits = if self.is_in_turn {
+                all_wait
+            } else {
+                execution.waits_for_actions()
             };
             for running in &execution.running {
                 match running.asked {
@@ -431,7 +446,7 @@ impl<T> Execution<T> {
 
     /// Was one of its changes sent, and not answered "busy"?
     fn has_begun(&self) -> bool {
-        self.is_in_flight || !self.running.is_empty() || !self.made.is_empty()
+        self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
     /// It failed for a reason for which other changes of the same object would fail.
@@ -442,7 +457,7 @@ impl<T> Execution<T> {
 
     /// Why the rest was not made.
     pub(super) fn error(&self) -> Option<&Error> {
-        match &self.end {
+        match &self.result.end {
             End::Failed(error) => Some(error),
             _ => None,
         }
@@ -456,7 +471,7 @@ impl<T> Execution<T> {
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
-                self.running.is_empty() || (self.tries == 0 && next.may_follow_at_once())
+                self.running.is_empty() || (self.next.tries == 0 && next.may_follow_at_once())
             })
     }
 
@@ -474,7 +489,8 @@ impl<T> Execution<T> {
     /// Takes the next change out of the queue. None: it and the rest are not to be made.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
-        let has_no_other = self.target_refused && !self.made.iter().any(|one| adds_target(&**one));
+        let has_no_other = self.result.is_target_refused
+            && !self.result.made.iter().any(|one| adds_target(&**one));
         if change.needs_another_first() && has_no_other {
             // The last target would go, and the changes after it rest on that.
             self.queue.clear();
@@ -482,7 +498,7 @@ impl<T> Execution<T> {
                 "{}: not yet, because none of the others could be added",
                 change.description()
             );
-            self.refused.push(Error::new(ErrorKind::Other, why));
+            self.result.refused.push(Error::new(ErrorKind::Other, why));
             return None;
         }
         Some(change)
@@ -512,15 +528,15 @@ impl<T> Execution<T> {
                 return self.answered_with_error(change, error);
             }
         };
-        self.tries = 0;
+        self.next.tries = 0;
         let Some(action) = action else {
-            self.not_before = now;
+            self.next.not_before = now;
             return self.is_made(change);
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting =
             waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
-        self.not_before = now + FIRST_PAUSE;
+        self.next.not_before = now + FIRST_PAUSE;
         self.running.push(Running {
             action,
             change,
@@ -534,9 +550,9 @@ impl<T> Execution<T> {
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error) {
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
-                self.tries += 1;
-                self.not_before = clock::now() + FIRST_PAUSE;
+            ErrorKind::Busy if self.next.tries < TRIES_AT_MOST && !self.result.is_stopped => {
+                self.next.tries += 1;
+                self.next.not_before = clock::now() + FIRST_PAUSE;
                 self.queue.push_front(change);
             }
             // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
@@ -545,16 +561,16 @@ impl<T> Execution<T> {
                 retry_in,
                 put_off: true,
             } if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
-                && self.tries < TRIES_AT_MOST
-                && !self.is_stopped =>
+                && self.next.tries < TRIES_AT_MOST
+                && !self.result.is_stopped =>
             {
-                self.tries += 1;
-                self.not_before = clock::now() + retry_in;
+                self.next.tries += 1;
+                self.next.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }
             // The cloud would not refuse another one for the same reason.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
-                self.tries = 0;
+                self.next.tries = 0;
                 self.refuse(&*change, error);
             }
             _ => self.end(End::Failed(error)),
@@ -566,7 +582,7 @@ impl<T> Execution<T> {
             match ended.remove(&running.action) {
                 None => self.running.push(running),
                 Some(Ok(())) => {
-                    self.not_before = clock::now();
+                    self.next.not_before = clock::now();
                     self.is_made(running.change);
                 }
                 Some(Err(error)) => {
@@ -574,9 +590,10 @@ impl<T> Execution<T> {
                     self.count(&*change, Err(&error));
                     let why = format!("{}: {}", change.description().failed(), error.message);
                     let error = Error::new(error.kind, why);
-                    match change.may_fail_alone() {
-                        true => self.refuse(&*change, error),
-                        false => self.end(End::Failed(error)),
+                    if change.may_fail_alone() {
+                        self.refuse(&*change, error);
+                    } else {
+                        self.end(End::Failed(error));
                     }
                 }
             }
@@ -585,10 +602,8 @@ impl<T> Execution<T> {
 
     fn is_made(&mut self, change: Box<dyn Change>) {
         self.count(&*change, Ok(()));
-        let made = change.description();
-        log_change(self.controller, &self.object, &made);
-        self.lines.extend(made.done());
-        self.made.push(change);
+        log_change(self.controller, &self.object, &change.description());
+        self.result.made.push(change);
     }
 
     fn count(&self, change: &dyn Change, outcome: Result<(), &Error>) {
@@ -597,25 +612,25 @@ impl<T> Execution<T> {
 
     /// Notes what came of the object.
     pub(super) fn note_in(self, report: &mut Report) {
-        match self.end {
-            End::Failed(error) => report.fail(self.object.clone(), error.to_string(), None),
-            _ => report.note(self.object.clone(), Progress::Changed),
+        for made in &self.result.made {
+            report.add_changes(&self.object, &made.description());
         }
-        let lines = self.lines.into_iter();
-        let changes = lines.map(|line| (self.object.clone(), line));
-        report.changes.extend(changes);
+        match self.result.end {
+            End::Failed(error) => report.fail(self.object, error.to_string(), None),
+            _ => report.note(self.object, Progress::Changed),
+        }
     }
 
     fn refuse(&mut self, change: &dyn Change, error: Error) {
-        self.target_refused |= adds_target(change);
-        self.refused.push(error);
+        self.result.is_target_refused |= adds_target(change);
+        self.result.refused.push(error);
     }
 
     /// Makes no more changes. Of several reasons a failure counts, and the first one.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {
-            self.end = end;
+            self.result.end = end;
         }
     }
 }

@@ -8,6 +8,15 @@ use crate::provider::clock::for_tests::simulated;
 use fake::*;
 use std::sync::atomic::Ordering::Relaxed;
 
+impl<T> Execution<T> {
+    /// A line for each change that was made.
+    fn lines(&self) -> Vec<String> {
+        let made = self.result.made.iter();
+        made.flat_map(|change| change.description().done())
+            .collect()
+    }
+}
+
 /// Case, its changes; the names that are sent in order, the lines made, those refused alone, and the error.
 type Case = (
     &'static str,
@@ -140,15 +149,20 @@ fn what_comes_of_one_services_changes() {
         let work = fake.run(vec![changes]).remove(0);
         assert_eq!(fake.sent(), sent, "{name}");
         let lines: Vec<String> = lines.iter().map(|one| format!("{one}: added")).collect();
-        assert_eq!(work.lines, lines, "{name}");
-        assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
+        assert_eq!(work.lines(), lines, "{name}");
+        assert_eq!(
+            work.result.refused.len(),
+            refused,
+            "{name}: {:?}",
+            work.result.refused
+        );
         assert_eq!(
             work.error().map(|error| error.kind.clone()),
             error,
             "{name}"
         );
         assert_eq!(
-            matches!(work.end, End::PlanAgain(_)),
+            matches!(work.result.end, End::PlanAgain(_)),
             name.starts_with("planned again"),
             "{name}"
         );
@@ -164,8 +178,13 @@ fn each_change_has_its_own_tries() {
         target("a", &[BUSY]),
         target("b", &[BUSY, BUSY, Answer::Done]),
     ]]);
-    assert_eq!(works[0].refused.len(), 1, "{:?}", works[0].refused);
-    assert_eq!(works[0].lines, ["b: added"]);
+    assert_eq!(
+        works[0].result.refused.len(),
+        1,
+        "{:?}",
+        works[0].result.refused
+    );
+    assert_eq!(works[0].lines(), ["b: added"]);
 }
 
 #[test]
@@ -201,7 +220,7 @@ fn no_more_are_in_flight_than_allowed() {
         let fake = Fake::default();
         let lists = (0..7).map(|n| vec![step(&format!("a{n}"), &[Answer::Done])]);
         let works = fake.run_with(lists.collect(), concurrency);
-        assert!(works.iter().all(|work| work.lines.len() == 1));
+        assert!(works.iter().all(|work| work.lines().len() == 1));
         let most = fake.most_in_flight.load(Relaxed);
         assert!(most <= concurrency.max(1) as i64, "{most} of {concurrency}");
     }
@@ -224,7 +243,7 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     let error = stuck.error().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(error.message, "could not add a: it still runs after 120 s");
-    assert_eq!((many.error(), many.lines.len()), (None, 9));
+    assert_eq!((many.error(), many.lines().len()), (None, 9));
     assert!(!fake.sent().contains(&"a2".to_owned()));
 }
 
@@ -260,7 +279,7 @@ fn who_is_to_end_does_not_wait() {
         (ErrorKind::Refused, "could not add a: ccm is ending")
     );
     assert_eq!(
-        (over.error(), over.lines.len()),
+        (over.error(), over.lines().len()),
         (None, 2),
         "what needs no wait is made"
     );
@@ -300,7 +319,7 @@ fn a_slow_request_holds_up_no_other_one() {
             over.extend(executor.work(&mut requests, None));
             assert!(over.iter().all(|one| one.subject != 0), "the slow one last");
         }
-        assert!(over.iter().all(|one| one.lines.len() == 5));
+        assert!(over.iter().all(|one| one.lines().len() == 5));
     });
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
@@ -328,7 +347,10 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
                 if over.is_empty() && !requests.are_in_flight() {
                     break;
                 }
-                ended.extend(over.into_iter().map(|one| (one.subject, ticks, one.lines)));
+                ended.extend(
+                    over.into_iter()
+                        .map(|one| (one.subject, ticks, one.lines())),
+                );
             }
         });
     }
@@ -395,10 +417,13 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
         }
         over.sort_by_key(|one| one.subject);
         assert_eq!(
-            (over[0].is_stopped, &over[0].lines[..]),
+            (over[0].result.is_stopped, &over[0].lines()[..]),
             (true, &["a: added".to_owned()][..])
         );
-        assert_eq!((over[1].is_stopped, over[1].lines.len()), (false, 2));
+        assert_eq!(
+            (over[1].result.is_stopped, over[1].lines().len()),
+            (false, 2)
+        );
     });
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
@@ -412,7 +437,7 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     // A second from one to the next: 150 s, and a single action may take 120 s.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
-    assert_eq!((works[0].error(), works[0].lines.len()), (None, 150));
+    assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake
         .log()
         .iter()
@@ -498,7 +523,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
         let mut sent = vec!["a"; tries];
         sent.extend(is_next_sent.then_some("b"));
         assert_eq!(fake.sent(), sent, "{answer:?}");
-        assert_eq!(works[1].is_stopped, !is_next_sent, "{answer:?}");
+        assert_eq!(works[1].result.is_stopped, !is_next_sent, "{answer:?}");
         assert_eq!(works[1].error(), None, "{answer:?}");
     }
 }
@@ -522,7 +547,7 @@ fn an_execution_that_begins_too_late_is_stopped() {
         (Some(later), pair("c")),
     ]);
     assert_eq!(fake.sent(), ["a1", "a2", "c1", "c2"]);
-    let stopped: Vec<bool> = works.iter().map(|work| work.is_stopped).collect();
+    let stopped: Vec<bool> = works.iter().map(|work| work.result.is_stopped).collect();
     assert_eq!(stopped, [false, true, false]);
 }
 
@@ -533,7 +558,7 @@ fn changes_in_turn_share_questions() {
     let begun = clock::now();
     let lists = (0..30).map(|n| (None, vec![step(&n.to_string(), &[Answer::Runs(1)])]));
     let works = fake.run_in_turn(lists.collect());
-    assert!(works.iter().all(|work| work.lines.len() == 1));
+    assert!(works.iter().all(|work| work.lines().len() == 1));
     let log = fake.log();
     let asked = log.iter().filter(|line| line.starts_with("ask")).count();
     let intervals = clock::since(begun).div_duration_f64(ASKED_AFTER);
@@ -559,6 +584,6 @@ fn an_execution_stops_when_its_share_is_used_up() {
         }
         let over = executor.run(&fake, 1);
         assert_eq!(fake.sent(), expected);
-        assert_eq!(over[1].is_stopped, can_stop);
+        assert_eq!(over[1].result.is_stopped, can_stop);
     }
 }

@@ -160,7 +160,7 @@ impl<'a> Sync<'a> {
             let mut requests = Requests::new(scope, cloud, 1);
             while !executor.executions().is_empty() {
                 for over in executor.work(&mut requests, None) {
-                    is_complete &= !over.is_stopped;
+                    is_complete &= !over.result.is_stopped;
                     self.ended(over);
                 }
                 self.set_conditions(false);
@@ -171,7 +171,7 @@ impl<'a> Sync<'a> {
 
     /// The changes of one destination: some of the first were made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
-        let (made, left) = over.subject.split_at(over.made.len());
+        let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
             let (object, synced) = (change.object(), &mut self.synced);
             synced.made.push((object.clone(), change.json()));
@@ -184,7 +184,7 @@ impl<'a> Sync<'a> {
                 synced.routes.insert(change.route);
             }
         }
-        let (Some(change), End::Failed(error)) = (left.first(), over.end) else {
+        let (Some(change), End::Failed(error)) = (left.first(), over.result.end) else {
             return;
         };
         match error.kind {

@@ -40,21 +40,20 @@ struct Admitted {
 }
 
 impl Admission {
-    /// The Services that were listed, as they may be planned now; and those of which something begins to wait. `busy`: who
-    /// pays for the changes that are being made.
+    /// Shows the Services that were listed as they may be planned now. Returns those of which something begins to wait.
+    /// `busy`: who pays for the changes that are being made.
     pub(super) fn look(
         &mut self,
-        listed: &[Arc<Service>],
+        services: &mut Vec<Arc<Service>>,
         agenda: &Agenda,
         busy: &[Payer],
-    ) -> (Vec<Arc<Service>>, Vec<Arc<Service>>) {
+    ) -> Vec<Arc<Service>> {
         let now = clock::now();
-        self.forget(listed, now);
+        let listed = std::mem::take(services);
+        self.forget(&listed, now);
         let is_first = !std::mem::replace(&mut self.has_looked, true);
-        let places = 0..listed.len();
-        let mut changed: Vec<usize> = places
-            .filter(|place| self.is_changed(&listed[*place], agenda))
-            .collect();
+        let mut changed: Vec<usize> = (0..listed.len()).collect();
+        changed.retain(|place| self.is_changed(&listed[*place], agenda));
         // Those that have waited longest come first.
         changed.sort_by_key(|place| {
             let since = self.waiting.get(&listed[*place].metadata.uid);
@@ -74,26 +73,23 @@ impl Admission {
         let mut begin_to_wait = Vec::new();
         for (service, shown) in listed.iter().zip(&shown) {
             let uid = &service.metadata.uid;
-            let is_new = shown.is_none();
-            let is_older = shown
+            let waits = shown
                 .as_ref()
-                .is_some_and(|shown| asks_otherwise(shown, service));
-            if !is_new && !is_older && !self.is_held_back(uid) {
+                .is_none_or(|shown| asks_otherwise(shown, service));
+            if !waits && !self.is_held_back(uid) {
                 self.waiting.remove(uid);
             } else if !self.waiting.contains_key(uid) {
                 self.waiting.insert(uid.clone(), now);
                 begin_to_wait.push(Arc::clone(service));
             }
         }
-        (shown.into_iter().flatten().collect(), begin_to_wait)
+        services.extend(shown.into_iter().flatten());
+        begin_to_wait
     }
 
     /// The Service, read again, as it may be planned now. `None`: it has come since the last look, and waits for the next.
     pub(super) fn again(&mut self, service: Arc<Service>, agenda: &Agenda) -> Option<Arc<Service>> {
-        if !self.has_looked || want(&service) != Want::Ensure {
-            return Some(service);
-        }
-        if !self.is_changed(&service, agenda) {
+        if !self.has_looked || !self.is_changed(&service, agenda) {
             return Some(service);
         }
         let meta = &service.metadata;
@@ -148,8 +144,8 @@ impl Admission {
     }
 
     fn is_held_back(&self, uid: &str) -> bool {
-        let payer = self.admitted.get(uid).and_then(|one| one.payer.as_ref());
-        payer.is_some_and(|payer| payer.can_stop && !has_room(&payer.share))
+        let payer = self.own_payer(uid);
+        payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
     /// UIDs of those of these Services that are here as they were before a change.
@@ -195,22 +191,26 @@ impl Admission {
 
     /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
-        if want(service) != Want::Ensure || agenda.news(service) == News::Old {
+        let uid = &service.metadata.uid;
+        let known = self.admitted.get(uid);
+        let is_known = known.is_some_and(|known| Arc::ptr_eq(&known.service, service));
+        if is_known || want(service) != Want::Ensure {
+            return false;
+        }
+        let news = agenda.news(service);
+        if news == News::Old {
             return false;
         }
         // Too little is known of it: it stays as it is, which costs nothing.
         if service.above.is_some() {
-            self.admitted.remove(&service.metadata.uid);
+            self.admitted.remove(uid);
             self.take(service, None);
             return false;
         }
-        let Some(known) = self.admitted.get_mut(&service.metadata.uid) else {
+        let Some(known) = self.admitted.get_mut(uid) else {
             return true;
         };
-        if Arc::ptr_eq(&known.service, service) {
-            return false;
-        }
-        if asks_otherwise(&known.service, service) || agenda.news(service) == News::Changed {
+        if asks_otherwise(&known.service, service) || news == News::Changed {
             return true;
         }
         known.service = Arc::clone(service);
@@ -275,7 +275,7 @@ impl Admission {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
         let being_made = busy.iter().filter(is_own).count();
-        let left = share.left_after_reads(clock::now()) / CALLS_OF_A_CHANGE;
+        let left = calls_left(&share) / CALLS_OF_A_CHANGE;
         (left.max(0.0) as usize).saturating_sub(being_made)
     }
 }
@@ -284,8 +284,8 @@ impl Admission {
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
-        let is_same = |one: &Payer| Arc::ptr_eq(&one.share, &payer.share);
-        if !different.iter().any(is_same) {
+        let mut shares = different.iter().map(|one| &one.share);
+        if !shares.any(|share| Arc::ptr_eq(share, &payer.share)) {
             different.push(payer);
         }
     }
@@ -299,8 +299,8 @@ pub(super) fn charge(payers: &[Payer], calls: u64) {
     }
 }
 
-fn has_room(share: &Share) -> bool {
-    share.left_after_reads(clock::now()) >= CALLS_OF_A_CHANGE
+fn calls_left(share: &Share) -> f64 {
+    share.left_after_reads(clock::now())
 }
 
 /// What an owner of the Service may change, and what costs calls.
@@ -346,7 +346,8 @@ mod tests {
         agenda: &Agenda,
         listed: &[Arc<Service>],
     ) -> (String, usize) {
-        let (shown, begin_to_wait) = admission.look(listed, agenda, &[]);
+        let mut shown = listed.to_vec();
+        let begin_to_wait = admission.look(&mut shown, agenda, &[]);
         let shown = shown.iter().map(|one| {
             let meta = &one.metadata;
             let (uid, version) = (&meta.uid, &meta.resource_version);

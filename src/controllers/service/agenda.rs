@@ -156,9 +156,9 @@ impl Agenda {
                 && scope.selection.names(&service.full_name())
         };
         let is_asked = scope.selection.is_explicit();
-        let why = |service: &Service| match is_asked {
-            true => Some(Why::Asked),
-            false => self.why(service, seen.is_comparison, now),
+        let why = |service: &Service| {
+            let asked = is_asked.then_some(Why::Asked);
+            asked.or_else(|| self.why(service, seen.is_comparison, now))
         };
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|one| Some((Arc::clone(one), why(one)?)));
@@ -179,9 +179,10 @@ impl Agenda {
     /// made.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
-        let urgency = match for_people {
-            true => Urgency::Needed,
-            false => Urgency::Changed,
+        let urgency = if for_people {
+            Urgency::Needed
+        } else {
+            Urgency::Changed
         };
         Reads { max_age, urgency }
     }
@@ -314,16 +315,22 @@ impl Agenda {
         }
     }
 
-    /// Takes note that nothing of the plan was carried out: the Service may be planned as it was before.
-    pub(super) fn forget(&mut self, uid: &str) {
-        self.planned.remove(uid);
+    /// Takes note that the Service is not worked on before its namespace has calls again. When nothing of its plan was
+    /// carried out, the Service may be planned as it was before.
+    pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
+        if has_begun {
+            self.missed(uid);
+        } else {
+            self.planned.remove(uid);
+        }
     }
 
     /// Takes note of the end of what was planned for the Service. `is_tried_again`: it failed, or is unfinished.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
-        match is_tried_again {
-            true => self.backoff.failed(uid, clock::now()),
-            false => self.backoff.succeeded(uid),
+        if is_tried_again {
+            self.backoff.failed(uid, clock::now());
+        } else {
+            self.backoff.succeeded(uid);
         }
     }
 
@@ -470,25 +477,8 @@ pub(super) fn fingerprint(service: &Service) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::clock::{Simulation, simulate};
-    use std::cell::Cell;
-    use std::io;
-    use std::rc::Rc;
-    use std::time::SystemTime;
-
-    /// Time passes only when a test says so.
-    #[derive(Debug)]
-    struct Standing(Cell<Instant>);
-
-    #[rustfmt::skip] // A method is a line.
-    impl Simulation for Standing {
-        fn now(&self) -> Instant { self.0.get() }
-        fn wall(&self) -> SystemTime { SystemTime::UNIX_EPOCH }
-        fn sleep(&self, time: Duration) { self.0.set(self.0.get() + time); }
-        fn others(&self) {}
-        fn random(&self) -> u64 { 0 }
-        fn exchange(&self, _: &str, _: &[u8], _: Instant) -> io::Result<Vec<u8>> { Err(io::ErrorKind::TimedOut.into()) }
-    }
+    use crate::provider::clock::Simulated;
+    use crate::provider::clock::for_tests::simulated;
 
     const PERIOD: Duration = Duration::from_secs(300);
 
@@ -504,7 +494,7 @@ mod tests {
 
     /// An agenda, and what Kubernetes shows it.
     struct World {
-        clock: Rc<Standing>,
+        _clock: Simulated,
         agenda: Agenda,
         seen: Seen,
         nodes: u64,
@@ -515,11 +505,8 @@ mod tests {
     impl World {
         /// Services `a` and `b` are at version 1, were compared now, and are in order.
         fn in_order() -> World {
-            let clock = Rc::new(Standing(Cell::new(Instant::now())));
-            // It lasts as long as the thread of the test.
-            std::mem::forget(simulate(clock.clone()));
             let mut world = World {
-                clock,
+                _clock: simulated(),
                 agenda: Agenda::new(),
                 seen: Seen::default(),
                 nodes: 1,
@@ -562,7 +549,7 @@ mod tests {
         }
 
         fn passes(&self, seconds: u64) {
-            self.clock.sleep(Duration::from_secs(seconds));
+            clock::sleep(Duration::from_secs(seconds));
         }
 
         /// The Services that are planned next and why; how old the list of load balancers may be; the urgency.
@@ -621,7 +608,7 @@ mod tests {
         ("a node comes before a plan", |it| { it.nodes = 2; it.sees(); it.plans("a", 1, "old"); it.plans("b", 1, "old"); }, ""),
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
-        ("nothing of a plan may count", |it| it.agenda.forget("a"), "a Changed: any age, Changed"),
+        ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
         // An old list.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),

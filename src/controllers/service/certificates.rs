@@ -11,9 +11,7 @@ use crate::cache::{Apis, Error};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
-use crate::provider::{
-    Change, LoadBalancerPlan, LoadBalancers, Outcome, TlsSecrets, Urgency, calls::counted,
-};
+use crate::provider::{Change, LoadBalancerPlan, Outcome, TlsSecrets, Urgency, calls::counted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +42,6 @@ impl Certificates {
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
-        provider: &dyn LoadBalancers,
         settings: &Settings,
         payers: &[Payer],
         report: &mut Report,
@@ -52,7 +49,7 @@ impl Certificates {
         if !std::mem::take(&mut self.is_due) || self.none_exist {
             return None;
         }
-        let find = || find(apis, provider, settings, &self.wanted, Urgency::CanWait);
+        let find = || find(apis, settings, &self.wanted, Urgency::CanWait);
         let (found, calls) = counted(find);
         admission::charge(payers, calls);
         let unused = match found {
@@ -66,7 +63,7 @@ impl Certificates {
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
         let payer = payers.first().map(Payer::of_another);
-        orphans::carry_out(&mut plan, provider, payer, report);
+        orphans::carry_out(apis, &mut plan, payer, report);
         Some(plan)
     }
 }
@@ -75,11 +72,13 @@ impl Certificates {
 /// certificate from a Secret, used or not.
 fn find(
     apis: &Apis,
-    provider: &dyn LoadBalancers,
     settings: &Settings,
     wanted: &TlsSecrets,
     urgency: Urgency,
 ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+    let Some(provider) = apis.provider.load_balancers() else {
+        return Ok(None);
+    };
     let all = observe::all_services(apis, Duration::MAX)?;
     let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
     // Without an identity nothing is deleted.
@@ -94,11 +93,10 @@ fn find(
 /// The deletions that a pass over all Services would make now, for a person.
 pub(super) fn propose(
     apis: &Apis,
-    provider: &dyn LoadBalancers,
     settings: &Settings,
     wanted: &TlsSecrets,
 ) -> Result<Option<ServicePlan>, Error> {
-    let unused = find(apis, provider, settings, wanted, Urgency::Asked)?;
+    let unused = find(apis, settings, wanted, Urgency::Asked)?;
     Ok(unused.and_then(plan))
 }
 

@@ -23,9 +23,7 @@ const UPDATED: &str = "Updated load balancer with new hosts";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
-    let is_right = plan.cloud.outcome.is_in_order()
-        && !plan.all_findings().any(|one| one.reason.is_failure())
-        && plan.want == Want::Ensure;
+    let is_right = plan.cloud.outcome.is_in_order() && !fails(plan) && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
     if is_right && recovered(apis, source(apis), &plan.object) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
@@ -64,11 +62,15 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
 
 /// A part of the Service that is refused fails on while the rest of it is synced.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
-    let fails = plan.all_findings().any(|one| one.reason.is_failure());
-    match fails {
-        true => publish_beside_failures(apis, source(apis), &plan.object, finding),
-        false => report(apis, &plan.object, [finding]),
+    if fails(plan) {
+        publish_beside_failures(apis, source(apis), &plan.object, finding);
+    } else {
+        report(apis, &plan.object, [finding]);
     }
+}
+
+fn fails(plan: &ServicePlan) -> bool {
+    plan.all_findings().any(|one| one.reason.is_failure())
 }
 
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {

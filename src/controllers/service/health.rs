@@ -38,13 +38,11 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
     let off: HashSet<InstanceId> = off.map(|server| server.id).collect();
-    let server_off = |node: &'_ Arc<Node>| {
+    let servers = nodes.iter().filter_map(|node| {
         let server = server_of(node, &*apis.provider);
-        server.filter(|id| off.contains(id))
-    };
-    let off = nodes.iter();
-    let off = off.filter_map(|node| Some((node.name(), server_off(node)?)));
-    let off: HashMap<&str, InstanceId> = off.collect();
+        Some((node.name(), server.filter(|id| off.contains(id))?))
+    });
+    let off: HashMap<&str, InstanceId> = servers.collect();
     for plan in plans {
         let Some(found) = &mut plan.cloud.found else {
             continue;
@@ -99,10 +97,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     for target in &found.targets {
         let mut causes = target.health.iter().filter_map(|one| one.cause.as_ref());
         if let Some(cause) = causes.next() {
-            let (names, _) = by_cause
-                .entry(&cause.message)
-                .or_insert((Vec::new(), cause));
-            names.push(&target.name);
+            let entry = by_cause.entry(&cause.message);
+            entry.or_insert((Vec::new(), cause)).0.push(&target.name);
         }
     }
     let mut causes = by_cause.values().map(|(_, cause)| cause.kind);
@@ -183,8 +179,7 @@ impl Outages {
             }
         }
         let wanted = look.services.iter().filter(|one| want(one) == Want::Ensure);
-        let wanted: Vec<&Arc<Service>> = wanted.collect();
-        let uids: HashSet<&str> = wanted.iter().map(|one| &*one.metadata.uid).collect();
+        let uids: HashSet<&str> = wanted.clone().map(|one| &*one.metadata.uid).collect();
         self.without_target
             .retain(|uid| uids.contains(uid.as_str()));
         let now = clock::timestamp();
@@ -219,19 +214,15 @@ impl Look<'_> {
             0 => "no traffic reaches the Service",
             _ => "no target is healthy on every port of the Service",
         };
-        let message = format!(
-            "{what}: {counts}, {}; {} shows the cause for each target",
-            self.seen(),
-            inspect(service)
-        );
+        let (seen, inspect) = (self.seen(), inspect(service));
+        let message =
+            format!("{what}: {counts}, {seen}; {inspect} shows the cause for each target");
         Finding::warning(Reason::NoHealthyTarget, message)
     }
 
     fn ends(&self, counts: TargetCounts) -> Finding {
-        let message = format!(
-            "a target is healthy on every port of the Service again: {counts}, {}",
-            self.seen()
-        );
+        let is_healthy = "a target is healthy on every port of the Service again";
+        let message = format!("{is_healthy}: {counts}, {}", self.seen());
         Finding::info(Reason::HealthyTarget, message)
     }
 

@@ -35,6 +35,7 @@ pub use health::{inspect, trouble};
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
 pub use plan::{ServicePlan, Want, check, want};
+pub use sync::ServiceController;
 
 use super::controller::{self, Controller, Progress, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
@@ -58,14 +59,10 @@ use observe::{Observed, Reads, Subjects, full_name};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sync::{State, Sync, Task};
+use sync::{Sync, Task};
 
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
-
-pub struct ServiceController {
-    state: State,
-}
 
 impl Controller for ServiceController {
     fn name(&self) -> &'static str {
@@ -73,7 +70,7 @@ impl Controller for ServiceController {
     }
 
     fn interval(&self) -> Duration {
-        self.state.settings.sync_interval
+        self.settings.sync_interval
     }
 
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
@@ -89,22 +86,20 @@ impl Controller for ServiceController {
 impl ServiceController {
     pub fn new(settings: Settings) -> ServiceController {
         ServiceController {
-            state: State {
-                management: Management::Usual,
-                agenda: Agenda::new(),
-                admission: Admission::default(),
-                executor: Executor::new(NAME),
-                queued: Vec::new(),
-                settings,
-                certificates: Certificates::default(),
-                outages: Outages::default(),
-            },
+            management: Management::Usual,
+            agenda: Agenda::new(),
+            admission: Admission::default(),
+            executor: Executor::new(NAME),
+            queued: Vec::new(),
+            settings,
+            certificates: Certificates::default(),
+            outages: Outages::default(),
         }
     }
 
     /// For the Services that `evaluate` and `sync` are asked for from now on.
     pub fn set_management(&mut self, management: Management) {
-        self.state.management = management;
+        self.management = management;
     }
 
     /// What a pass over these Services would do: beside their plans those of what no Service has any more.
@@ -114,19 +109,14 @@ impl ServiceController {
         selection: &Selection,
     ) -> Result<Vec<ServicePlan>, Error> {
         let begun = clock::now();
+        let settings = &self.settings;
         let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
-        if self.state.settings.delete_orphans {
-            let mut orphans = self.orphans(apis, begun)?;
-            orphans.retain(ServicePlan::has_writes);
-            plans.extend(orphans);
+        if settings.delete_orphans {
+            let orphans = self.orphans(apis, begun)?.into_iter();
+            plans.extend(orphans.filter(ServicePlan::has_writes));
         }
-        if let Some(provider) = apis
-            .provider
-            .load_balancers()
-            .filter(|_| selection.is_of_all())
-        {
-            let settings = &self.state.settings;
-            plans.extend(certificates::propose(apis, provider, settings, &wanted)?);
+        if selection.is_of_all() {
+            plans.extend(certificates::propose(apis, settings, &wanted)?);
         }
         Ok(plans)
     }
@@ -147,8 +137,8 @@ impl ServiceController {
             return Ok(Default::default());
         }
         let begun = clock::now();
-        let seen = self.state.look(apis, selection, begun)?;
-        let observed = self.state.observe_next(apis, selection, &seen, true)?;
+        let seen = self.look(apis, selection, begun)?;
+        let observed = self.observe_next(apis, selection, &seen, true)?;
         let Some(mut observed) = observed else {
             return Ok((Vec::new(), seen.tls_secrets));
         };
@@ -170,13 +160,12 @@ impl ServiceController {
         apis: &Apis,
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let seen = self.state.look(apis, &Selection::All, clock::now())?;
-        let services = seen.services.iter();
+        let seen = self.look(apis, &Selection::All, clock::now())?;
+        let services = seen.services.iter().map(|one| &**one);
         let cluster = Cluster {
-            groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
+            groups: groups(&*apis.provider, services),
             ..Cluster::default()
         };
-        let ours = services.filter(|one| want(one) != Want::Nothing);
         let plan = |one: &Arc<Service>| {
             let cloud = LoadBalancerPlan {
                 findings: check(one, manifests, &cluster).unwrap_or_default(),
@@ -184,17 +173,16 @@ impl ServiceController {
             };
             ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)
         };
-        Ok(ours.map(plan).collect())
+        Ok(ours(&seen.services).map(plan).collect())
     }
 
     /// All load balancers of Services, of any cluster, where Kubernetes does not answer: nothing is planned.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
-        let all = snapshot.value.all().into_iter();
         let plan = |(balancer, service): (Balancer, String)| {
             orphans::plan_alone(&service, balancer, LoadBalancerPlan::default())
         };
-        Ok(all.map(plan).collect())
+        Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
     /// What is kept in the cloud of Services that do not exist any more.
@@ -222,20 +210,28 @@ impl ServiceController {
             return (Report::default(), Vec::new());
         };
         let mut sync = Sync {
-            state: &mut self.state,
+            state: self,
             apis,
+            selection,
             for_people,
             is_limited: !for_people && !selection.is_explicit(),
             payers: Vec::new(),
             report: Report::default(),
             plans: Vec::new(),
+            compared: None,
             is_closed: false,
             has_written: false,
         };
-        let compared = sync.run(provider, selection);
-        let (has_written, is_closed) = (sync.has_written, sync.is_closed);
-        let payers = sync.payers;
-        let (mut report, mut plans) = (sync.report, sync.plans);
+        sync.run(provider);
+        let Sync {
+            payers,
+            mut report,
+            mut plans,
+            compared,
+            is_closed,
+            has_written,
+            ..
+        } = sync;
         if for_people {
             // In whatever order they ended: the lines of one Service stand together.
             plans.sort_by_cached_key(ServicePlan::name);
@@ -244,49 +240,31 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| !report.has_unreached());
-        self.state.certificates.is_due |= has_written || compared.is_some();
-        self.search_orphans(apis, provider, compared, has_written, &mut report);
+        let ServiceController {
+            settings,
+            agenda,
+            certificates,
+            ..
+        } = self;
+        certificates.is_due |= has_written || compared.is_some();
+        if report.outage.is_none() {
+            // What was read of load balancers is mostly what there is still: then no call for orphans alone.
+            let compared = compared.filter(|_| !has_written || settings.delete_orphans);
+            if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
+                orphans::look_after(apis, settings, begun, &mut report);
+                agenda.searched_orphans(begun, report.orphans);
+            }
+        }
         let is_settled = report.is_complete() && report.outage.is_none();
         if is_settled && selection.is_of_all() && !is_closed {
-            let state = &mut self.state;
-            let (certificates, settings) = (&mut state.certificates, &state.settings);
-            plans.extend(certificates.delete_unused(
-                apis,
-                provider,
-                settings,
-                &payers,
-                &mut report,
-            ));
+            plans.extend(certificates.delete_unused(apis, settings, &payers, &mut report));
         }
         (report, plans)
     }
 
-    /// `compared`: when all Services were compared, where this tick did so.
-    fn search_orphans(
-        &mut self,
-        apis: &Apis,
-        provider: &dyn LoadBalancers,
-        compared: Option<Instant>,
-        has_written: bool,
-        report: &mut Report,
-    ) {
-        if report.outage.is_some() {
-            return;
-        }
-        let State {
-            settings, agenda, ..
-        } = &mut self.state;
-        // What was read of load balancers is mostly what there is still: then no call for orphans alone.
-        let compared = compared.filter(|_| !has_written || settings.delete_orphans);
-        if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
-            orphans::look_after(apis, provider, settings, begun, report);
-            agenda.searched_orphans(begun, report.orphans);
-        }
-    }
-
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        let name = &self.state.settings.cluster_name;
+        let name = &self.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
@@ -294,12 +272,8 @@ impl ServiceController {
     /// Deletes those of these numbers that still are orphans, each with what was made.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
-        let Some(provider) = apis.provider.load_balancers() else {
-            return (report, Vec::new());
-        };
         let is_chosen = |id| ids.contains(&id);
-        let settings = &self.state.settings;
-        let plans = orphans::delete(apis, provider, settings, is_chosen, &mut report);
+        let plans = orphans::delete(apis, &self.settings, is_chosen, &mut report);
         (report, plans)
     }
 }
@@ -307,52 +281,40 @@ impl ServiceController {
 impl Sync<'_> {
     /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for
     /// actions when the interval is over are continued in the next tick; a person's selection is worked on until its
-    /// end. When the comparison of all Services began, where this tick made one.
-    fn run(&mut self, provider: &dyn LoadBalancers, selection: &Selection) -> Option<Instant> {
-        let mut compared = None;
+    /// end.
+    fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, provider, concurrency);
             loop {
                 let begun = clock::now();
                 let interval = self.state.settings.sync_interval;
-                let until = (!selection.is_explicit()).then(|| begun + interval);
-                match self.take_up(selection, begun, &mut requests) {
-                    Ok(is_resync) => compared = is_resync.then_some(begun).or(compared),
-                    Err(outage) => self.report.outage = Some(outage),
-                }
+                let until = (!self.selection.is_explicit()).then(|| begun + interval);
+                self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
                 // The scope's end would wait for a request that is slow.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
-                self.report.outage = None;
             }
         });
         for task in self.state.tasks() {
             let object = task.service.object().for_people();
             self.report.note(object, Progress::Unfinished);
         }
-        compared
     }
 
-    /// Plans for all Services that are due and not being executed, and begins what is to be done. True: all Services
-    /// were compared.
-    fn take_up(
-        &mut self,
-        selection: &Selection,
-        begun: Instant,
-        requests: &mut Requests,
-    ) -> Result<bool, Outage> {
-        let mut seen = self.look_admitted(selection, begun).map_err(|error| {
+    /// Plans for all Services that are due and not being executed, and begins what is to be done.
+    fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
+        let mut seen = self.look_admitted(begun).map_err(|error| {
             // Whether it still fits is not known.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
-        let (apis, state) = (self.apis, &mut *self.state);
+        let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let is_waiting = state.admission.is_anything_waiting();
         if !selection.is_explicit() && !is_waiting && state.agenda.is_settled(&seen, begun) {
-            return Ok(false);
+            return Ok(());
         }
         let waiting = |error| Outage::new(error, waiting(&seen.services));
         state.saw(apis, &seen);
@@ -361,21 +323,29 @@ impl Sync<'_> {
         if observed.is_none() && state.busy().is_empty() {
             state.agenda.settle(&seen);
         }
+        let health = measure_health(&seen, observed.as_ref());
         let is_comparison = seen.is_comparison && selection.is_of_all() && !self.for_people;
-        state.report_health(apis, &seen, observed.as_ref(), is_comparison);
+        if let Some(observed) = observed.as_ref().filter(|_| is_comparison) {
+            let look = Look {
+                services: &seen.services,
+                health: &health,
+                age: clock::took(observed.answered),
+                period: apis.resync_period(state.settings.resync_period),
+            };
+            events::outages(apis, &mut state.outages, &look);
+        }
         let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
-        let proposals = proposals.unwrap_or_default();
+        let mut in_order = proposals.unwrap_or_default();
         measure(&seen);
         // All nodes are read anew for what has to be written: two lists of thousands would be most of the memory.
         seen.nodes = Arc::default();
-        let (to_do, in_order): (Vec<_>, Vec<_>) =
-            proposals.into_iter().partition(ServicePlan::is_taken_up);
+        let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
+        let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
         // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
-        let (above, to_do): (Vec<_>, Vec<_>) = to_do
-            .into_iter()
-            .partition(|plan| plan.service.above.is_some() && plan.obstacle().is_some());
-        for plan in above {
-            self.leave_as_it_is(plan, begun);
+        let is_above =
+            |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle().is_some();
+        for plan in to_do.extract_if(.., is_above) {
+            self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
         // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
@@ -383,25 +353,25 @@ impl Sync<'_> {
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
         for plan in in_order {
-            self.in_order(plan);
+            self.leave_as_it_is(plan);
         }
         planned.map_err(waiting)?;
-        let is_compared = seen.is_comparison && !self.report.has_unreached();
-        if is_compared {
+        if seen.is_comparison && !self.report.has_unreached() {
             self.state.agenda.compared(begun);
+            self.compared = Some(begun);
         }
-        Ok(is_compared)
+        Ok(())
     }
 
     /// Services and nodes, without the changes of Services that wait for calls.
-    fn look_admitted(&mut self, selection: &Selection, now: Instant) -> Result<Seen, Error> {
-        let (apis, state) = (self.apis, &mut *self.state);
+    fn look_admitted(&mut self, now: Instant) -> Result<Seen, Error> {
+        let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection, now)?;
         if self.is_limited {
             let busy = state.payers();
-            let (services, begin_to_wait) =
-                state.admission.look(&seen.services, &state.agenda, &busy);
-            seen.services = services;
+            let begin_to_wait = state
+                .admission
+                .look(&mut seen.services, &state.agenda, &busy);
             for service in begin_to_wait {
                 events::waits(apis, &service);
             }
@@ -426,27 +396,7 @@ impl Sync<'_> {
     }
 }
 
-impl State {
-    /// The metrics, and, when all load balancers were compared, the events of outages.
-    fn report_health(
-        &mut self,
-        apis: &Apis,
-        seen: &Seen,
-        observed: Option<&Observed>,
-        is_comparison: bool,
-    ) {
-        let health = measure_health(seen, observed);
-        if let Some(observed) = observed.filter(|_| is_comparison) {
-            let look = Look {
-                services: &seen.services,
-                health: &health,
-                age: clock::took(observed.answered),
-                period: apis.resync_period(self.settings.resync_period),
-            };
-            events::outages(apis, &mut self.outages, &look);
-        }
-    }
-
+impl ServiceController {
     /// Services and what their plans depend on, by Kubernetes alone.
     fn look(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let mut seen = self.list(apis, selection, now)?;
@@ -457,12 +407,14 @@ impl State {
     /// How Services and nodes are read.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
-        match selection.is_explicit() {
-            true => (shared, ReadFrom::Latest),
-            false if self.busy().is_empty() => (shared, ReadFrom::Cache),
+        if selection.is_explicit() {
+            (shared, ReadFrom::Latest)
+        } else if self.busy().is_empty() {
+            (shared, ReadFrom::Cache)
+        } else {
             // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
             // old list would not show that a load balancer which is to be deleted is wanted again.
-            false => (Duration::ZERO, ReadFrom::Latest),
+            (Duration::ZERO, ReadFrom::Latest)
         }
     }
 
@@ -581,23 +533,23 @@ impl State {
 
 /// For the metrics.
 fn measure(seen: &Seen) {
-    let is_in = |service: &Service, state: &str| match want(service) {
-        Want::Nothing | Want::Release => false,
-        Want::Remove => state == "leaving",
-        Want::Ensure if service.status.load_balancer.ingress.is_empty() => state == "pending",
-        Want::Ensure => state == "managed",
+    let state = |service: &Arc<Service>| match want(service) {
+        Want::Nothing | Want::Release => "",
+        Want::Remove => "leaving",
+        Want::Ensure if service.status.load_balancer.ingress.is_empty() => "pending",
+        Want::Ensure => "managed",
     };
-    for state in ["managed", "pending", "leaving"] {
-        let services = seen.services.iter().filter(|one| is_in(one, state));
-        LOAD_BALANCERS.set(&[state], services.count() as f64);
+    for name in ["managed", "pending", "leaving"] {
+        let states = seen.services.iter().map(state);
+        let count = states.filter(|state| *state == name).count();
+        LOAD_BALANCERS.set(&[name], count as f64);
     }
 }
 
 /// The same, by what was read of the load balancers for the plans, which is returned. It stays as it is until the next
 /// read.
 fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
-    let services = seen.services.iter();
-    let wanted = services.filter(|one| want(one) == Want::Ensure);
+    let wanted = ours(&seen.services).filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
     let health = match observed {
         Some(observed) => observed.snapshot.health(&wanted),
@@ -615,11 +567,9 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // Where a comparison of all Services read none, none names one.
     if certificates.is_some() || seen.is_comparison {
-        let ends = certificates
-            .iter()
-            .flatten()
-            .filter_map(|one| one.not_valid_after);
-        let first = ends.min().map_or(0, Timestamp::as_second);
+        let certificates = certificates.iter().flatten();
+        let first = certificates.filter_map(|one| one.not_valid_after).min();
+        let first = first.map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| clock::took(observed.answered));
@@ -629,7 +579,9 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
 }
 
 fn waiting(services: &[Arc<Service>]) -> String {
-    let services = services.iter();
-    let ours = services.filter(|service| want(service) != Want::Nothing);
-    controller::waiting(ours.count(), "Service")
+    controller::waiting(ours(services).count(), "Service")
+}
+
+fn ours(services: &[Arc<Service>]) -> impl Iterator<Item = &Arc<Service>> {
+    services.iter().filter(|one| want(one) != Want::Nothing)
 }

@@ -4,7 +4,7 @@
 
 use crate::cache::{self, Apis, Error, View};
 use crate::controllers::matching::{Claims, server_of};
-use crate::kube::{AnyService, Identities, Node, Service};
+use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
     OfferedNode, Provider, ProviderId, Reach, Snapshot, Urgency, clock,
@@ -175,13 +175,15 @@ pub(super) fn tls_secret_names<'a>(
     services: impl IntoIterator<Item = &'a Arc<Service>>,
 ) -> BTreeSet<FullName> {
     let mut names = BTreeSet::new();
-    let has_annotations = |one: &&Arc<Service>| one.metadata.annotations.iter().next().is_some();
-    let services = services.into_iter().filter(|one| one.wants_load_balancer());
-    for service in services.filter(has_annotations) {
-        let secrets = provider.load_balancers();
-        let secrets = secrets.map(|all| all.tls_secrets(&service.for_cloud()));
-        let of = |name| (service.metadata.namespace.clone(), name);
-        names.extend(secrets.unwrap_or_default().into_iter().map(of));
+    let Some(balancers) = provider.load_balancers() else {
+        return names;
+    };
+    for service in services {
+        let metadata = &service.metadata;
+        if service.wants_load_balancer() && metadata.annotations.iter().next().is_some() {
+            let secrets = balancers.tls_secrets(&service.for_cloud()).into_iter();
+            names.extend(secrets.map(|name| (metadata.namespace.clone(), name)));
+        }
     }
     names
 }
@@ -232,8 +234,9 @@ pub(super) fn observe(
     // Nothing of theirs on a load balancer of several is removed.
     let untouched = |one: &Arc<Service>| {
         let is_unread = one.too_large().is_some();
+        let namespace = one.metadata.namespace.clone();
         let left = provider::UntouchedService {
-            namespace: one.metadata.namespace.clone(),
+            namespace,
             is_unread,
         };
         let is_left = is_unread || one.left_alone.is_some();
@@ -286,29 +289,30 @@ impl Dedicated {
     /// The same, listed now where they never were: only a list proves which address is a node's.
     fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
         let mut dedicated = Dedicated::of(apis);
-        let is_on_one = |node: &Arc<Node>| {
-            server_of(node, &*apis.provider).is_some_and(|id| id.dedicated().is_some())
-        };
-        if dedicated.servers.is_none() && dedicated.is_known && nodes.iter().any(is_on_one) {
+        let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();
+        let mut numbers = nodes.iter().filter_map(number);
+        if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
             // While Robot does not answer, nothing is proven.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
     }
 
+    fn server(&self, id: InstanceId) -> Option<&Instance> {
+        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
+        servers.find(|server| server.id == id)
+    }
+
     /// The address that the list has for a server, which no kubelet wrote.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
-        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
-        let server = servers.find(|server| server.id == id)?;
-        server.public_ipv4.map(IpAddr::from)
+        self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
     /// The public address of a node's dedicated server. Until the servers are listed, that which its node got at its
     /// initialisation.
     fn ipv4(&self, node: &Node, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
-        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
-        if let Some(server) = servers.find(|server| server.id == id) {
+        if let Some(server) = self.server(id) {
             return server.public_ipv4;
         }
         let mut external = node.status.addresses.iter();
@@ -325,12 +329,6 @@ impl Dedicated {
         let public = self.ipv4(node, id).map(IpAddr::from);
         own.filter_map(NodeAddress::ip).chain(public)
     }
-}
-
-/// The UIDs by which the cluster is known, by the list of all its Services; none where neither a Lease nor the Service
-/// says one.
-fn identities(apis: &Apis, all: &[Arc<AnyService>]) -> Result<Identities, Error> {
-    Ok(apis.identities(identity_in(all))?.unwrap_or_default())
 }
 
 /// The UID of the Service `default/kubernetes`, where the list has it.
@@ -354,14 +352,18 @@ pub(super) fn all_services(
         return Ok(all);
     }
     let all = apis.any_services(Duration::ZERO)?;
-    match is_whole(&all) {
-        true => Ok(all),
-        false => {
-            let why = "the list of all Services lacks default/kubernetes, which is there: the list may lack others, \
-                       and nothing rests on it; trying again";
-            Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)))
-        }
+    if is_whole(&all) {
+        return Ok(all);
     }
+    Err(not_known(
+        "the list of all Services lacks default/kubernetes, which is there: the list may lack others, and nothing rests \
+         on it; trying again",
+    ))
+}
+
+/// Not enough is known of the cluster.
+pub(super) fn not_known(why: &str) -> Error {
+    Error::Cloud(provider::Error::new(ErrorKind::Other, why))
 }
 
 /// The same as [`cluster`], for what rests on the cluster's identity alone. An error: it is not known.
@@ -372,13 +374,10 @@ pub(super) fn known_cluster(
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
     let cluster = cluster(apis, name, all, nodes)?;
-    match cluster.uid.is_empty() {
-        true => {
-            let unknown = provider::Error::new(ErrorKind::Other, NO_IDENTITY);
-            Err(Error::Cloud(unknown))
-        }
-        false => Ok(cluster),
+    if cluster.uid.is_empty() {
+        return Err(not_known(NO_IDENTITY));
     }
+    Ok(cluster)
 }
 
 /// The cluster's identity, its Services and its nodes.
@@ -388,7 +387,8 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    let known = identities(apis, all)?;
+    // There is none where neither a Lease nor the list of all Services says one.
+    let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,
         former_uids: known.former,

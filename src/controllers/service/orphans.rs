@@ -16,8 +16,8 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    self, Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan,
-    LoadBalancers, Orphan, Outcome, Reason, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, Orphan, Outcome,
+    Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -110,13 +110,7 @@ fn orphans(
 
 /// In the daemon, after all Services were compared: counted, reported, and deleted where a
 /// setting asks for it.
-pub(super) fn look_after(
-    apis: &Apis,
-    provider: &dyn LoadBalancers,
-    settings: &Settings,
-    begun: Instant,
-    report: &mut Report,
-) {
+pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
     let name = &settings.cluster_name;
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
@@ -125,7 +119,7 @@ pub(super) fn look_after(
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
-        left = delete(apis, provider, settings, |_| true, report);
+        left = delete(apis, settings, |_| true, report);
         if report.outage.is_some() {
             return;
         }
@@ -144,18 +138,17 @@ pub(super) fn look_after(
 }
 
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
-    let addresses = orphan.balancer.addresses.iter();
-    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
-    let stays = match &orphan.stays {
-        None => String::new(),
-        Some(why) => format!("; {why}, so only you can delete it"),
-    };
+    let balancer = &orphan.balancer;
+    let addresses = balancer.addresses.iter().map(ToString::to_string);
+    let stays = orphan.stays.as_ref();
+    let stays = stays.map(|why| format!("; {why}, so only you can delete it"));
     let message = format!(
-        "load balancer {} ({}), {}, was made for {}, and costs money{stays}",
-        orphan.balancer.name,
-        orphan.balancer.id,
-        text::some_of(&addresses),
-        orphan.made_for()
+        "load balancer {} ({}), {}, was made for {}, and costs money{}",
+        balancer.name,
+        balancer.id,
+        text::some_of(&addresses.collect::<Vec<_>>()),
+        orphan.made_for(),
+        stays.unwrap_or_default()
     );
     let cloud = LoadBalancerPlan {
         outcome: Outcome::of(orphan.removal.into_iter().collect()),
@@ -202,21 +195,22 @@ impl ServicePlan {
 /// Deletes them one after the other. What there was, each with what was made.
 pub(super) fn delete(
     apis: &Apis,
-    provider: &dyn LoadBalancers,
     settings: &Settings,
     is_chosen: impl Fn(u64) -> bool,
     report: &mut Report,
 ) -> Vec<ServicePlan> {
     let mut done = Vec::new();
+    let Some(provider) = apis.provider.load_balancers() else {
+        return done;
+    };
     let mut delete_all = || {
         let begun = clock::now();
         let name = &settings.cluster_name;
         let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
         let (cluster, orphans) = make_certain(apis, name, begun)?;
-        let chosen = orphans.into_iter().filter(is_chosen);
-        let (to_delete, to_stay): (Vec<_>, Vec<_>) =
-            chosen.partition(|orphan| orphan.removal.is_some());
-        for plan in to_stay.into_iter().map(plan) {
+        let mut to_delete: Vec<Orphan> = orphans.into_iter().filter(is_chosen).collect();
+        for orphan in to_delete.extract_if(.., |orphan| orphan.removal.is_none()) {
+            let plan = plan(orphan);
             report.note(plan.name(), Progress::Unchanged);
             done.push(plan);
         }
@@ -228,13 +222,13 @@ pub(super) fn delete(
             }
             let came_up = came_up(apis, &orphan, &cluster)?;
             let mut plan = plan(orphan);
-            let name = plan.name();
             if came_up {
+                let name = plan.name();
                 log::info!("{name}: a Service of the same name came up: left alone");
                 report.note(name, Progress::Unreached);
                 continue;
             }
-            let failed = carry_out(&mut plan, provider, None, report);
+            let failed = carry_out(apis, &mut plan, None, report);
             is_refused |= failed == Some(ErrorKind::Refused);
             done.push(plan);
         }
@@ -248,16 +242,21 @@ pub(super) fn delete(
 
 /// Makes the changes of a plan that is about no Service. Returns how it failed, where it did.
 pub(super) fn carry_out(
+    apis: &Apis,
     plan: &mut ServicePlan,
-    provider: &dyn LoadBalancers,
     payer: Option<Payer>,
     report: &mut Report,
 ) -> Option<ErrorKind> {
     let mut executor = Executor::new(NAME);
     let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
     execution.payer = payer;
-    let over = executor.run(provider, 1).pop()?;
-    plan.made = over.made.iter().map(|change| change.json()).collect();
+    let over = executor.run(apis.provider.load_balancers()?, 1).pop()?;
+    plan.made = over
+        .result
+        .made
+        .iter()
+        .map(|change| change.json())
+        .collect();
     let failed = over.error().map(|error| error.kind.clone());
     over.note_in(report);
     failed
@@ -267,27 +266,26 @@ pub(super) fn carry_out(
 /// name is that Service's: so operators keep an address.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
-    let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
-    let wanting = services.value.iter();
-    let wanting = wanting.filter(|service| want(service) == Want::Ensure);
+    let services = apis
+        .load_balancer_services(Duration::ZERO, ReadFrom::Latest)?
+        .value;
+    let wanting = services.iter().filter(|one| want(one) == Want::Ensure);
     let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
     let of: Vec<_> = wanting.iter().collect();
     let snapshot = apis.load_balancers(&of, clock::since(begun), Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::ZERO)?;
     if observe::identity_in(&all.value).is_none() {
-        let why =
-            "the Service default/kubernetes is not there: what else may be missing is not known";
-        return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
+        return Err(observe::not_known(
+            "the Service default/kubernetes is not there: what else may be missing is not known",
+        ));
     }
     let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
-    cluster.groups = observe::groups(&*apis.provider, services.value.iter().map(|one| &**one));
-    let snapshot = &snapshot.value;
-    let taken = wanting.iter().filter_map(|service| {
-        let plan = snapshot.plan(service, &[], &cluster);
-        plan.found.map(|balancer| balancer.id)
-    });
-    let taken: HashSet<u64> = taken.collect();
-    let mut orphans = snapshot.orphans(&cluster);
+    cluster.groups = observe::groups(&*apis.provider, services.iter().map(|one| &**one));
+    let plans = of
+        .iter()
+        .map(|service| snapshot.value.plan(service, &[], &cluster));
+    let taken: HashSet<u64> = plans.filter_map(|plan| Some(plan.found?.id)).collect();
+    let mut orphans = snapshot.value.orphans(&cluster);
     orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
     Ok((cluster, orphans))
 }

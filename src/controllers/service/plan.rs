@@ -64,13 +64,12 @@ pub(super) enum ServiceWrite {
 /// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
 /// balancers of a hundred targets that is most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
-    let services = observed.services.iter();
     let plan = |service| {
         // Thousands are work, and no hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
-    let mut plans: Vec<ServicePlan> = services.map(plan).collect();
+    let mut plans: Vec<ServicePlan> = observed.services.iter().map(plan).collect();
     refuse_in_wrong_project(observed, &mut plans);
     plans
 }
@@ -82,13 +81,14 @@ pub(super) fn plan_for(
     service: &Arc<Service>,
     for_people: bool,
 ) -> ServicePlan {
-    let cloud = LoadBalancerPlan::default();
     let is_end = observed.management == Management::Ends;
+    let is_begun = matches!(observed.management, Management::Begins(_));
     let want = match want(service) {
         Want::Ensure if is_end => Want::Release,
-        Want::Release if matches!(observed.management, Management::Begins(_)) => Want::Nothing,
+        Want::Release if is_begun => Want::Nothing,
         want => want,
     };
+    let cloud = LoadBalancerPlan::default();
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
     if observed.waiting.contains(&service.metadata.uid) {
         plan.findings.push(waiting(service));
@@ -112,16 +112,16 @@ pub(super) fn plan_for(
                 Management::Begins(id) => snapshot.plan_adoption(id, &for_cloud, nodes, cluster),
                 _ => snapshot.plan(&for_cloud, nodes, cluster),
             });
-            let why = "There are no available nodes for LoadBalancer";
-            let without_nodes = Finding::warning(Reason::UnAvailableLoadBalancer, why);
-            let findings = &mut plan.findings;
-            findings.extend(nodes.is_empty().then_some(without_nodes));
+            if nodes.is_empty() {
+                let why = "There are no available nodes for LoadBalancer";
+                let without_nodes = Finding::warning(Reason::UnAvailableLoadBalancer, why);
+                plan.findings.push(without_nodes);
+            }
         }
     }
     if cluster.uid.is_empty() {
         plan = plan.without_identity();
     }
-    let is_begun = matches!(observed.management, Management::Begins(_));
     let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
     plan.cloud.needs.servers |= is_begun;
@@ -158,16 +158,16 @@ pub fn check(
     if let Some(obstacle) = too_large(service, Want::Ensure) {
         return Some(vec![obstacle]);
     }
-    let plan = snapshot.plan(&service.for_cloud(), &[], cluster);
-    let problems = match plan.outcome {
-        Outcome::Refused { problems, .. } => problems,
-        _ => Vec::new(),
-    };
-    let problems = problems.into_iter();
-    let problems = problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why));
-    let warnings = plan.findings.into_iter();
-    let warnings = warnings.filter(|finding| finding.severity == Severity::Warning);
-    Some(problems.chain(warnings).collect())
+    let mut plan = snapshot.plan(&service.for_cloud(), &[], cluster);
+    let mut findings = Vec::new();
+    if let Outcome::Refused { problems, .. } = plan.outcome {
+        let problem = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
+        findings.extend(problems.into_iter().map(problem));
+    }
+    plan.findings
+        .retain(|finding| finding.severity == Severity::Warning);
+    findings.extend(plan.findings);
+    Some(findings)
 }
 
 /// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its
@@ -204,14 +204,12 @@ fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     }
     for plan in plans.iter_mut().filter(|plan| plan.rests_on_project()) {
         let status = &plan.service.status.load_balancer.ingress;
-        let had = match (plan.want, status.is_empty()) {
-            (Want::Ensure, true) => None,
-            (_, true) => Some("it has our finalizer".to_owned()),
-            (_, false) => Some(format!("the status says {}", addresses(status))),
+        let nor = "but the project has no such load balancer, nor a server";
+        let lacks = match (plan.want, status.is_empty()) {
+            (Want::Ensure, true) => "the project has no server".to_owned(),
+            (_, true) => format!("it has our finalizer, {nor}"),
+            (_, false) => format!("the status says {}, {nor}", addresses(status)),
         };
-        let lacks = had.map_or("the project has no server".to_owned(), |had| {
-            format!("{had}, but the project has no such load balancer, nor a server")
-        });
         let message = format!(
             "{lacks} of the cluster's nodes, of which there are {count}: is the token another project's?"
         );
@@ -261,8 +259,13 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let name = plan.service.full_name();
         let group = observe::group(provider, &plan.service);
         let is_shared = group.is_some();
-        if let Some(found) = plan.cloud.found.as_ref().filter(|_| is_shared) {
-            let id = found.id;
+        if let Some(id) = plan
+            .cloud
+            .found
+            .as_ref()
+            .map(|found| found.id)
+            .filter(|_| is_shared)
+        {
             let outcome = &mut plan.cloud.outcome;
             outcome.retain_changes(|one| changed.insert((id, one.json().to_string())));
         }
@@ -407,13 +410,12 @@ impl ServicePlan {
 
     /// Is there anything to write, to either API?
     pub fn has_writes(&self) -> bool {
-        self.writes() > 0
+        self.each_write(|_| ()).next().is_some()
     }
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
-        let own = self.first_write().into_iter().chain(self.last_write());
-        self.changes().len() + own.count() + self.leaves().len()
+        self.each_write(|_| ()).count()
     }
 
     /// Whether nothing comes before the changes that take the Service off load balancers. Which Services use the new load
@@ -426,18 +428,18 @@ impl ServicePlan {
 
     /// The changes in the cloud that are made now.
     pub fn changes(&self) -> &[Box<dyn Change>] {
-        match self.leaves_now() {
-            true => self.cloud.outcome.leaves(),
-            false => self.cloud.outcome.changes(),
+        if self.leaves_now() {
+            return self.cloud.outcome.leaves();
         }
+        self.cloud.outcome.changes()
     }
 
     /// The changes that follow once everything else is done and planned again.
     pub(super) fn leaves(&self) -> &[Box<dyn Change>] {
-        match self.leaves_now() {
-            true => &[],
-            false => self.cloud.outcome.leaves(),
+        if self.leaves_now() {
+            return &[];
         }
+        self.cloud.outcome.leaves()
     }
 
     /// The write before the changes in the cloud.
@@ -556,15 +558,11 @@ impl ServicePlan {
             let message = format!("{NO_IDENTITY}; {then}");
             Finding::warning(self.want.failed(), message)
         };
-        match self.want == Want::Ensure && self.cloud.carries_uid {
-            true => {
-                let why = held("until then nothing is created or deleted");
-                self.cloud = self.cloud.without_identity(why);
-            }
-            false => {
-                let why = held("until then nothing is done for this Service");
-                self.refuse(why);
-            }
+        if self.want == Want::Ensure && self.cloud.carries_uid {
+            let why = held("until then nothing is created or deleted");
+            self.cloud = self.cloud.without_identity(why);
+        } else {
+            self.refuse(held("until then nothing is done for this Service"));
         }
         self
     }
@@ -577,10 +575,10 @@ impl ServicePlan {
 
     /// Takes the changes out that are made now.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
-        match self.leaves_now() {
-            true => self.cloud.outcome.take_leaves(),
-            false => self.cloud.outcome.take_changes(),
+        if self.leaves_now() {
+            return self.cloud.outcome.take_leaves();
         }
+        self.cloud.outcome.take_changes()
     }
 }
 
@@ -636,12 +634,8 @@ impl Write for ServiceWrite {
 }
 
 fn addresses(status: &[Ingress]) -> String {
-    let address = |ingress: &Ingress| {
-        let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
-        address.cloned().unwrap_or_default()
-    };
-    let list: Vec<String> = status.iter().map(address).collect();
-    list.join(", ")
+    let address = |one: &Ingress| one.hostname.clone().or(one.ip.clone()).unwrap_or_default();
+    status.iter().map(address).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::health::Outages;
 use super::observe::{self, Management, NAME, Observed, Settings, Subjects};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
-use crate::controllers::Progress;
+use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
@@ -31,8 +31,8 @@ use std::time::Instant;
 /// when nothing came of them.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
-/// What is kept from one tick to the next.
-pub(super) struct State {
+/// The controller of Services, with what is kept from one tick to the next.
+pub struct ServiceController {
     pub(super) settings: Settings,
     pub(super) management: Management,
     pub(super) agenda: Agenda,
@@ -48,8 +48,9 @@ pub(super) struct State {
 
 /// One tick's work.
 pub(super) struct Sync<'a> {
-    pub(super) state: &'a mut State,
+    pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
+    pub(super) selection: &'a Selection,
     /// See `plan::plan`; then the plans that were made last are kept.
     pub(super) for_people: bool,
     /// Changes of Services may wait for calls: nobody asked for this tick.
@@ -58,6 +59,8 @@ pub(super) struct Sync<'a> {
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
+    /// When all Services were compared, where this tick did so.
+    pub(super) compared: Option<Instant>,
     /// The gate refused a write: no other one is tried.
     pub(super) is_closed: bool,
     /// Changes in the cloud were begun or ended in this tick.
@@ -98,8 +101,8 @@ pub(super) struct Work {
     claims: HashSet<Claim>,
 }
 
-/// Plans, and what they rest on.
-type Plans = (Arc<Observed>, Vec<ServicePlan>);
+/// Plans, and what they rest on; that is `None` when none of the Services exists any more.
+type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
 /// It waits for the end of the execution that claims what it wants.
 pub(super) struct Queued {
@@ -107,7 +110,7 @@ pub(super) struct Queued {
     execution: u64,
 }
 
-impl State {
+impl ServiceController {
     /// The Services whose changes are being made, or wait for those of another one.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executions = self.executor.executions().iter();
@@ -115,7 +118,7 @@ impl State {
         executed.chain(self.queued.iter().map(|one| &one.task))
     }
 
-    /// Their UIDs.
+    /// UIDs of these Services.
     pub(super) fn busy(&self) -> HashSet<&str> {
         self.tasks().map(Task::uid).collect()
     }
@@ -131,19 +134,16 @@ impl State {
     /// plan. A Service that waited for a load balancer may want another one: it is due.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
         let agenda = &self.agenda;
-        let services = services.iter();
-        let services: HashMap<&str, &Arc<Service>> = services
-            .map(|service| (service.metadata.uid.as_str(), service))
-            .collect();
-        let is_stale = |uid: &str, takes_away: bool| {
-            let service = services.get(uid);
-            service.is_none_or(|service| match agenda.outdated(service) {
+        let services = by_uid(services);
+        let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
+            None => true,
+            Some(service) => match agenda.outdated(service) {
                 Some(Why::Overtaken) => takes_away,
                 why => why.is_some(),
-            })
+            },
         };
-        let executor = &mut self.executor;
-        executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
+        self.executor
+            .stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
         self.queued.retain(|one| !is_stale(one.task.uid(), false));
     }
 }
@@ -158,16 +158,13 @@ impl Sync<'_> {
                 return;
             }
             let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
-            let free = self.state.queued.extract_if(.., is_free);
+            let free: Vec<Queued> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
-            let free = free.map(|queued| Task {
-                since,
-                ..queued.task
-            });
-            let mut again: Vec<Task> = free.collect();
+            let free = free.into_iter().map(|one| Task { since, ..one.task });
             self.state.agenda.wrote_load_balancers(since);
             self.has_written = true;
-            again.extend(over.into_iter().filter_map(|one| self.end(one)));
+            let over = over.into_iter().filter_map(|one| self.end(one));
+            let again = free.chain(over).collect();
             if let Err(error) = self.plan_and_begin(again) {
                 self.report.outage = Report::outage(error, String::new()).outage;
             }
@@ -180,28 +177,23 @@ impl Sync<'_> {
     /// Reads everything again for these Services, plans, and begins the changes; until none has to be planned again.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), Error> {
         loop {
-            let (mut now, left) = tasks
-                .into_iter()
-                .partition::<Vec<_>, _>(|task| task.plans < PLANS_AT_MOST && !self.is_closed);
-            self.leave_or_fail(left);
-            now = self.without_stopped(now);
-            if now.is_empty() {
+            let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
+            let now = tasks.extract_if(.., may_plan).collect();
+            self.leave_or_fail(tasks);
+            tasks = self.without_stopped(now);
+            if tasks.is_empty() {
                 return Ok(());
             }
-            now.iter_mut().for_each(|task| task.plans += 1);
-            let (planned, calls) = counted(|| self.plan(&mut now));
-            let payers = now.iter().filter_map(|task| task.payer.clone());
+            tasks.iter_mut().for_each(|task| task.plans += 1);
+            let (planned, calls) = counted(|| self.plan(&mut tasks));
+            let payers = tasks.iter().filter_map(|task| task.payer.clone());
             for payer in admission::different(payers) {
                 payer.share.charge_reads(calls, clock::now());
             }
             tasks = match planned {
-                Ok(Some((observed, plans))) => self.begin(now, &observed, plans),
-                Ok(None) => {
-                    now.iter().for_each(Task::warn_of_leftover);
-                    Vec::new()
-                }
+                Ok(plans) => self.begin(tasks, plans),
                 Err(error) => {
-                    self.leave(&now);
+                    self.leave(&tasks);
                     return Err(error);
                 }
             };
@@ -209,21 +201,16 @@ impl Sync<'_> {
     }
 
     /// Without those whose namespace has no calls left: they go on when some are back.
-    fn without_stopped(&mut self, tasks: Vec<Task>) -> Vec<Task> {
+    fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
-        let must_stop = |task: &Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
-        let (stopped, others) = tasks.into_iter().partition::<Vec<_>, _>(must_stop);
-        for task in stopped {
-            match task.has_changed {
-                true => self.state.agenda.missed(task.uid()),
-                false => self.state.agenda.forget(task.uid()),
-            }
-            let is_news = self.state.admission.stopped(task.uid(), task.has_changed);
-            if is_news {
+        let must_stop = |task: &mut Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
+        for task in tasks.extract_if(.., must_stop) {
+            self.state.agenda.stopped(task.uid(), task.has_changed);
+            if self.state.admission.stopped(task.uid(), task.has_changed) {
                 events::waits(self.apis, &task.service);
             }
         }
-        others
+        tasks
     }
 
     /// They are due at once. Else what a comparison of all Services found would wait for the next one.
@@ -239,19 +226,16 @@ impl Sync<'_> {
     /// back-off: due at once, it would be tried for ever, and no comparison of all Services would end.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
-        let (left, failed): (Vec<_>, Vec<_>) = tasks
-            .into_iter()
-            .partition(|task| is_closed || task.has_changed);
+        let is_left = |task: &Task| is_closed || task.has_changed;
+        let (left, failed): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_left);
         self.leave(&left);
         for task in failed {
+            let not_done = format!("not done in {PLANS_AT_MOST} plans");
             let why = match &task.overtaken {
                 Some(line) => format!(
-                    "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else \
-                     changed meanwhile"
+                    "{line}: {not_done}, because the API says each time that something else changed meanwhile"
                 ),
-                None => format!(
-                    "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
-                ),
+                None => format!("{not_done}: the Service changed during each of them"),
             };
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
@@ -261,54 +245,48 @@ impl Sync<'_> {
         }
     }
 
-    /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
-    /// all of them.
-    fn plan(&mut self, tasks: &mut [Task]) -> Result<Option<Plans>, Error> {
+    /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan.
+    fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, Error> {
         let begun = clock::now();
-        let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
+        let apis = self.apis;
+        let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
         // Where Services use load balancers together, all are needed; else each is read by itself.
-        let list = |is_needed: bool| match is_needed {
-            true => {
-                let age = clock::since(begun);
-                let listed = self.apis.load_balancer_services(age, ReadFrom::Latest)?;
-                Ok::<_, Error>(listed.value)
-            }
-            false => Ok(Arc::default()),
-        };
-        let mut listed = list(self.state.agenda.has_groups())?;
-        let by_uid = listed.iter().map(|one| (one.metadata.uid.as_str(), one));
-        let by_uid: HashMap<&str, &Arc<Service>> = by_uid.collect();
+        let mut listed = Arc::default();
+        if self.state.agenda.has_groups() {
+            listed = list()?.value;
+        }
+        let by_uid = by_uid(&listed);
         let mut services = Vec::new();
         for task in tasks.iter_mut() {
             let listed = by_uid.get(task.uid()).copied();
             services.extend(self.read_again(task, listed)?);
         }
         if services.is_empty() {
-            return Ok(None);
+            return Ok(Plans::default());
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self.apis.nodes.whole(clock::since(begun), ReadFrom::Latest);
-        let nodes = nodes?.value;
+        let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
-        if listed.is_empty() {
-            listed = list(services.iter().any(shares))?;
+        let shares = |one: &Arc<Service>| observe::group(&*apis.provider, one).is_some();
+        if listed.is_empty() && services.iter().any(shares) {
+            listed = list()?.value;
         }
         let listed = listed.iter().cloned();
         let listed: Vec<_> = listed.filter_map(|one| self.admitted(one)).collect();
         let subjects = Subjects {
             services,
             listed: &listed,
-            nodes: &nodes,
+            nodes: &nodes.value,
         };
-        let mut observed = self.state.observe(self.apis, subjects, reads)?;
+        let mut observed = self.state.observe(apis, subjects, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
         let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
-        if observed.read_needs(self.apis, &nodes, needs, begun, reads.urgency)? {
+        if observed.read_needs(apis, &nodes.value, needs, begun, reads.urgency)? {
             plans = plan::plan(&observed, self.for_people);
         }
-        Ok(Some((Arc::new(observed), plans)))
+        Ok((Some(Arc::new(observed)), plans))
     }
 
     /// The Service of a task as it is now, from a list where it is in one. `None`: it does not exist any more. Another one that
@@ -339,29 +317,23 @@ impl Sync<'_> {
 
     /// The Service, which was read again, without a change that waits for calls.
     fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
-        let state = &mut *self.state;
-        match self.is_limited {
-            true => state.admission.again(service, &state.agenda),
-            false => Some(service),
+        if !self.is_limited {
+            return Some(service);
         }
+        self.state.admission.again(service, &self.state.agenda)
     }
 
     /// Begins what was planned; the Services that have to be planned again.
-    fn begin(
-        &mut self,
-        tasks: Vec<Task>,
-        observed: &Arc<Observed>,
-        plans: Vec<ServicePlan>,
-    ) -> Vec<Task> {
-        let tasks = tasks.into_iter();
-        let mut tasks: HashMap<String, Task> =
-            tasks.map(|task| (task.uid().to_owned(), task)).collect();
+    fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
         executions.iter().for_each(|one| note(&mut claimed, one));
         let mut again = Vec::new();
-        for plan in plans {
-            let Some(mut task) = tasks.remove(&plan.object.uid) else {
+        // Same order as `tasks`.
+        let mut plans = plans.into_iter().peekable();
+        for mut task in tasks {
+            let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
+                task.warn_of_leftover();
                 continue;
             };
             task.service = Arc::clone(&plan.service);
@@ -381,11 +353,10 @@ impl Sync<'_> {
                 self.leave(&[task]);
             } else {
                 let creates = plan.cloud.found.is_none();
-                let observed = creates.then(|| Arc::clone(observed));
                 again.extend(self.begin_one(Work {
                     task,
+                    observed: observed.clone().filter(|_| creates),
                     plan,
-                    observed,
                     claims,
                 }));
                 if let Some(last) = self.state.executor.executions().last() {
@@ -393,8 +364,6 @@ impl Sync<'_> {
                 }
             }
         }
-        // Services that do not exist any more.
-        tasks.values().for_each(Task::warn_of_leftover);
         again
     }
 
@@ -402,10 +371,10 @@ impl Sync<'_> {
     /// planned again.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
-        match self.write(task, plan, ServicePlan::first_write) {
+        match self.write(plan.first_write(), task, plan) {
             Ok(true) => {}
             Ok(false) => return Some(work.task),
-            Err(error) => return self.failed_on_kubernetes(work.task, work.plan, &error),
+            Err(error) => return self.not_written(work.task, work.plan, &error),
         }
         plan.add_finalizer = false;
         if plan.changes().is_empty() {
@@ -438,35 +407,46 @@ impl Sync<'_> {
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
-        let (observed, plan) = (over.subject.observed, over.subject.plan);
-        let mut task = over.subject.task;
+        let Work {
+            mut task,
+            plan,
+            observed,
+            ..
+        } = over.subject;
+        let result = over.result;
         self.payers.extend(task.payer.clone());
         task.since = clock::now();
         let name = plan.name();
-        task.has_changed |= !over.made.is_empty();
+        task.has_changed |= !result.made.is_empty();
         task.overtaken = None;
-        for made in &over.made {
+        for made in &result.made {
             events::changed(self.apis, &plan, &**made);
+            self.report.add_changes(&name, &made.description());
         }
         if self.for_people {
-            task.made.extend(over.made.iter().map(|made| made.json()));
+            task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        let lines = over.lines.into_iter().map(|line| (name.clone(), line));
-        self.report.changes.extend(lines);
-        let in_order = observed.filter(|_| !plan.cloud.outcome.moves());
-        let in_order =
-            in_order.and_then(|observed| self.in_order_as_shown(&task, &over.end, &observed));
+        // The answer to a creation may show that nothing is left to do in the cloud. It does not show a load balancer that
+        // the Service leaves.
+        let mut in_order = None;
+        if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
+            && !plan.cloud.outcome.moves()
+        {
+            let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
+            let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
+            in_order = is_in_order.then_some(plan);
+        }
         if let Some(plan) = &in_order {
             task.works_on(plan);
         }
         self.is_closed |=
-            matches!(&over.end, End::Failed(error) if error.kind == ErrorKind::Refused);
+            matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
         // Not all of it was made, so nothing that rests on it is written.
-        if over.is_stopped {
+        if result.is_stopped {
             return Some(task);
         }
-        let needs_new_plan = !matches!(over.end, End::AllMade);
-        match over.end {
+        let needs_new_plan = !matches!(result.end, End::AllMade);
+        match result.end {
             End::Failed(error) => return self.failed(task, plan, error.to_string()),
             End::AllMade | End::PlanAgain(_) => {}
             End::Overtaken(line) => task.overtaken = Some(line),
@@ -475,15 +455,15 @@ impl Sync<'_> {
                 task.refused += 1;
             }
         }
-        if !over.refused.is_empty() {
-            let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
+        if !result.refused.is_empty() {
+            let all: Vec<String> = result.refused.iter().map(ToString::to_string).collect();
             let why = text::reported_once(&all, without_correlations);
             return self.refused(task, plan, why);
         }
         if !needs_new_plan {
             return self.finish(task, plan);
         }
-        if over.made.is_empty() {
+        if result.made.is_empty() {
             // Nothing was done, so no event reports its end.
             task.kind = None;
         }
@@ -494,25 +474,9 @@ impl Sync<'_> {
         self.finish(task, plan)
     }
 
-    /// The plan on what the answer of a creation showed, where nothing is left to do in the cloud. That answer does not show a
-    /// load balancer that the Service leaves.
-    fn in_order_as_shown(
-        &self,
-        task: &Task,
-        end: &End,
-        observed: &Observed,
-    ) -> Option<ServicePlan> {
-        let End::PlanAgain(Some(shown)) = end else {
-            return None;
-        };
-        let plan = plan::plan_for(observed, &**shown, &task.service, self.for_people);
-        let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
-        is_in_order.then_some(plan)
-    }
-
     /// Nothing of the Service is synced. Only its addresses may get another mode.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
-        match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+        match self.write(plan.last_write(), &mut task, &mut plan) {
             Ok(_) => plan.status = None,
             Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
         }
@@ -523,9 +487,9 @@ impl Sync<'_> {
     /// The cloud refused some of the changes. The address is there, so the status is written all the same, unless another load
     /// balancer serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
-        let moves = plan.cloud.outcome.moves();
-        let status = |plan: &ServicePlan| plan.last_write().filter(|_| !moves);
-        match self.write(&mut task, &mut plan, status) {
+        let status = plan.last_write();
+        let status = status.filter(|_| !plan.cloud.outcome.moves());
+        match self.write(status, &mut task, &mut plan) {
             Ok(_) => plan.status = None,
             Err(error) if error.is_not_found() => task.warn_of_leftover(),
             Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
@@ -536,10 +500,10 @@ impl Sync<'_> {
     /// The load balancer is as it should be: now Kubernetes. The task where the Service has to be planned again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
-        match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+        match self.write(plan.last_write(), &mut task, &mut plan) {
             Ok(true) => {}
             Ok(false) => return Some(task),
-            Err(error) => return self.failed_on_kubernetes(task, plan, &error),
+            Err(error) => return self.not_written(task, plan, &error),
         }
         if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
@@ -547,9 +511,9 @@ impl Sync<'_> {
         if !plan.leaves().is_empty() {
             return Some(task);
         }
-        let outcome = Progress::in_order(task.has_changed);
-        self.report.note(plan.name(), outcome);
-        self.ended(task.made, plan, task.payer, false);
+        let progress = Progress::in_order(task.has_changed);
+        self.report.note(plan.name(), progress);
+        self.ended(task, plan, false);
         None
     }
 
@@ -557,11 +521,11 @@ impl Sync<'_> {
     /// meanwhile.
     fn write(
         &mut self,
+        write: Option<ServiceWrite>,
         task: &mut Task,
         plan: &mut ServicePlan,
-        which: impl Fn(&ServicePlan) -> Option<ServiceWrite>,
     ) -> Result<bool, kube::Error> {
-        let Some(write) = which(plan) else {
+        let Some(write) = write else {
             return Ok(true);
         };
         let kube = &self.apis.kube;
@@ -570,11 +534,10 @@ impl Sync<'_> {
             if is_first {
                 return patched(kube, &plan.service, &write).map(Some);
             }
-            let is_same = |now: &Arc<Service>| {
-                now.metadata.uid == meta.uid
-                    && agenda::fingerprint(now) == agenda::fingerprint(&plan.service)
-            };
-            let now = kube.service(&meta.namespace, &meta.name)?.filter(is_same);
+            let planned = agenda::fingerprint(&plan.service);
+            let now = kube.service(&meta.namespace, &meta.name)?;
+            let now = now
+                .filter(|now| now.metadata.uid == meta.uid && agenda::fingerprint(now) == planned);
             now.map(|now| patched(kube, &now, &write)).transpose()
         })?;
         let Some(service) = written else {
@@ -591,30 +554,19 @@ impl Sync<'_> {
         Ok(true)
     }
 
-    /// A Service of which too little is known.
-    pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan, begun: Instant) {
+    /// The end of a Service for which there is nothing to do, or of which too little is known.
+    pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
+        let task = Task::new(Arc::clone(&plan.service), None, clock::now());
         if let Some(obstacle) = plan.obstacle().cloned() {
-            let task = Task::new(Arc::clone(&plan.service), None, begun);
-            self.blocked(task, plan, &obstacle);
+            return self.blocked(task, plan, &obstacle);
         }
-    }
-
-    /// A Service for which there is nothing to do.
-    pub(super) fn in_order(&mut self, plan: ServicePlan) {
-        events::findings(self.apis, &plan);
         self.report.note(plan.name(), Progress::Unchanged);
-        self.state.agenda.planned(&plan.service);
-        self.ended(Vec::new(), plan, None, false);
+        self.ended(task, plan, false);
     }
 
-    fn failed_on_kubernetes(
-        &mut self,
-        task: Task,
-        plan: ServicePlan,
-        error: &kube::Error,
-    ) -> Option<Task> {
+    fn not_written(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) -> Option<Task> {
         if error.is_not_found() {
             // The Service does not exist any more: nothing is left to be done.
             task.warn_of_leftover();
@@ -637,24 +589,18 @@ impl Sync<'_> {
 
     fn fail(&mut self, task: Task, plan: ServicePlan, why: String, finding: Option<Reason>) {
         self.report.fail(plan.name(), why, finding);
-        self.ended(task.made, plan, task.payer, true);
+        self.ended(task, plan, true);
     }
 
     /// The end of a Service in this tick. One that failed, or that something in the cloud keeps unfinished, is taken
     /// up again by the back-off, and the same one pays for that.
-    fn ended(
-        &mut self,
-        made: Vec<Value>,
-        mut plan: ServicePlan,
-        payer: Option<Payer>,
-        has_failed: bool,
-    ) {
+    fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.ended(&plan.object.uid, is_tried_again);
-        let payer = payer.filter(|_| is_tried_again);
+        let payer = task.payer.filter(|_| is_tried_again);
         self.state.admission.ended(&plan.service, payer);
         if self.for_people {
-            plan.made = made;
+            plan.made = task.made;
             self.plans.push(plan);
         }
     }
@@ -750,20 +696,21 @@ fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
 }
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
-    let found = plan.cloud.found.iter().map(|one| Claim::Id(one.id));
-    let name = plan
-        .cloud
-        .new_name()
-        .map(|name| Claim::Name(name.value.clone()));
-    let claims = plan.cloud.claims.iter().cloned();
+    let cloud = &plan.cloud;
+    let found = cloud.found.iter().map(|one| Claim::Id(one.id));
+    let name = cloud.new_name().map(|name| Claim::Name(name.value.clone()));
+    let claims = cloud.claims.iter().cloned();
     claims.chain(found).chain(name).collect()
+}
+
+fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
+    let uids = services.iter().map(|one| &*one.metadata.uid);
+    uids.zip(services).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {
     let mut kinds = plan.changes().iter().map(|change| change.kind());
     let first = kinds.next().unwrap_or(ChangeKind::Settings);
-    match kinds.all(|kind| kind == first) {
-        true => first,
-        false => ChangeKind::Settings,
-    }
+    let is_only = kinds.all(|kind| kind == first);
+    if is_only { first } else { ChangeKind::Settings }
 }
