@@ -39,6 +39,7 @@
 //! | help in the terminal's width | `cli/topics.rs` |
 //! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
+//! | the name of a setting's variable, as messages print it | `provider/variables.rs` |
 //! | secrets are redacted | `http/secret.rs` |
 //! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads just before it; `controllers/service/orphans.rs` for those without a Service |
 //! | whose a port, target or setting of a load balancer is | `hetzner/load_balancers/ownership/group.rs` |

@@ -131,6 +131,9 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
+/// What the name of a variable has before the name of its setting.
+const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
+
 impl Setting {
     /// A value that it may have.
     pub fn example(&self) -> &'static str {
@@ -174,13 +177,9 @@ impl Setting {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
             ("", [], [variable, ..]) => {
-                let prefixes = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
-                let name = variable.name();
-                let mut names = prefixes
-                    .iter()
-                    .filter_map(|prefix| name.strip_prefix(prefix));
-                let name = names.next().unwrap_or(name);
-                name.to_ascii_lowercase().replace('_', "-")
+                let (mut prefixes, name) = (PREFIXES.iter(), variable.name());
+                let short = prefixes.find_map(|prefix| name.strip_prefix(prefix));
+                short.unwrap_or(name).to_ascii_lowercase().replace('_', "-")
             }
             (called, ..) => called.to_owned(),
         }
@@ -269,22 +268,14 @@ impl Kind {
 impl Command {
     /// A person's command that writes, unless it is a dry run.
     pub fn writes(self) -> bool {
-        matches!(
-            self,
-            Command::NodeSync
-                | Command::LbSync
-                | Command::LbAdopt
-                | Command::LbRelease
-                | Command::RouteSync
-        )
+        use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
+        matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)
     }
 
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        matches!(
-            self,
-            Command::Run | Command::Config | Command::Doctor | Command::Status
-        )
+        use Command::{Config, Doctor, Run, Status};
+        matches!(self, Run | Config | Doctor | Status)
     }
 }

@@ -4,6 +4,10 @@
 //! load balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
+use super::setting::Command::{
+    Doctor, LbAdopt, LbInspect, LbList, LbRelease, LbSync, Lint, NodeInspect, NodeList, NodeSync,
+    RouteList, RouteSync, Run, Status,
+};
 use super::setting::Variable::{File, Older, OptionalFile, Value};
 use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
@@ -20,10 +24,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const DAEMON: &[Command] = &[Command::Run];
+const DAEMON: &[Command] = &[Run];
 
 /// What the daemon does at its start, and `doctor` checks.
-const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor, Command::Status];
+const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
@@ -31,43 +35,22 @@ const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 /// Those that may take the daemon's settings from the cluster: `config` calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
-const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
+const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 
 /// Those that show a plan and may write.
-const PLANNING: &[Command] = &[
-    Command::Run,
-    Command::NodeSync,
-    Command::LbSync,
-    Command::LbAdopt,
-    Command::LbRelease,
-    Command::RouteSync,
-];
+const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// Those that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] = &[
-    Command::Run,
-    Command::LbList,
-    Command::LbInspect,
-    Command::LbSync,
-    Command::LbAdopt,
-    Command::LbRelease,
-    Command::Doctor,
-    Command::Status,
-    Command::Lint,
+    Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint,
 ];
 
 /// Those that plan routes.
-const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::RouteSync];
+const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
 
-const LOAD_BALANCERS: &[Command] = &[
-    Command::LbList,
-    Command::LbInspect,
-    Command::LbSync,
-    Command::LbAdopt,
-    Command::LbRelease,
-];
+const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelease];
 
-const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteList];
+const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
@@ -147,9 +130,9 @@ settings! {
 
     HCLOUD_ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
+        default: Some("false"),
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
                ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
-        default: Some("false"),
     }
 
     HCLOUD_NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
@@ -166,16 +149,16 @@ settings! {
     }
 
     HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
-        help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
         default: Some("false"),
+        help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
         commands: DAEMON_AND_DOCTOR,
     }
 
     HCLOUD_METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
-        hidden: true,
         commands: DAEMON_AND_DOCTOR,
+        hidden: true,
     }
 
     HCLOUD_INSTANCES_ADDRESS_FAMILY address_family: AddressFamily = choice => {
@@ -214,16 +197,16 @@ settings! {
     // Zero: every decision requests a new list.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
+        kind: Kind::Duration,
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
-        kind: Kind::Duration,
     }
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
+        default: Some("false"),
         help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
                their nodes keep what they have: nothing is looked up, set or deleted.",
-        default: Some("false"),
     }
 
     // With `robot_password`, or neither, when `robot_enabled`.
@@ -253,16 +236,16 @@ settings! {
 
     // Not 0: that is the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
+        kind: Kind::Duration,
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
-        kind: Kind::Duration,
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
+        kind: Kind::Duration,
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
-        kind: Kind::Duration,
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
@@ -333,13 +316,13 @@ settings! {
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL [health_check.interval_s = parsed(whole_seconds)] => {
-        help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
         kind: Kind::Duration,
+        help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT [health_check.timeout_s = parsed(whole_seconds)] => {
-        help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
         kind: Kind::Duration,
+        help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
     }
 
     HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES [health_check.retries = parsed(count)] => {
@@ -408,9 +391,9 @@ settings! {
 
     OWN_SETTINGS own_settings: bool = parsed(boolean) => {
         flags: &["own-settings"],
+        default: Some("false"),
         help: "Do not look for the daemon's settings: what is not set here, nor by the daemon that --settings-from names, has \
                its default. Without it nothing is written while a setting of the daemon is not known.",
-        default: Some("false"),
         commands: TAKE_SETTINGS,
     }
 
@@ -437,24 +420,24 @@ settings! {
     // Like every interval: longer than zero.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for new nodes: the longest time that a new node waits.",
-        kind: Kind::Duration,
     }
 
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
+        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often addresses and labels of all nodes are compared with their servers. In a project of more than \
                500 servers less often: these lists take 120 calls an hour at most, one for each 50 servers.",
-        kind: Kind::Duration,
     }
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
         flags: &["node-monitor-period"],
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for nodes that are not ready.",
-        kind: Kind::Duration,
     }
 
     NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
@@ -462,14 +445,14 @@ settings! {
         default: Some("true"),
         help: "Delete a node only while the token sees the server of another node: the token of another \
                project sees none. Turn it off only for clusters that may have a single node.",
-        commands: &[Command::Run, Command::NodeList, Command::NodeInspect, Command::NodeSync],
+        commands: &[Run, NodeList, NodeInspect, NodeSync],
     }
 
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
-        kind: Kind::Duration,
     }
 
     LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::class)) => {
@@ -491,11 +474,11 @@ settings! {
 
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
         flags: &["load-balancer-resync-period"],
+        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then. With more than 200 load balancers less often: these lists take 60 calls an hour \
                at most (ccm status shows how often).",
-        kind: Kind::Duration,
     }
 
     // At least 1.
@@ -505,7 +488,7 @@ settings! {
         default: Some("5"),
         help: "How many nodes are written at the same time, 100 at most: new nodes, taints of nodes \
                whose server is off, conditions of routes.",
-        commands: &[Command::Run, Command::NodeSync, Command::RouteSync],
+        commands: &[Run, NodeSync, RouteSync],
     }
 
     // At least 1.
@@ -514,7 +497,7 @@ settings! {
         kind: Kind::Integer,
         default: Some("5"),
         help: "How many requests for load balancers run at the same time.",
-        commands: &[Command::Run, Command::LbSync],
+        commands: &[Run, LbSync],
     }
 
     CLUSTER_NAME cluster_name: String = parsed(values::cluster_name) => {
@@ -546,32 +529,32 @@ settings! {
 
     ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
         flags: &["route-reconciliation-period"],
+        kind: Kind::Duration,
         default: Some("30s"),
         help: "Shortest time between two comparisons of the Network's routes. They are compared when \
                nodes change, and every five minutes.",
-        kind: Kind::Duration,
     }
 
     DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
         flags: &["delete-orphaned-load-balancers"],
+        default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
                one that is protected. false: they are only reported; ccm lb list shows them.",
-        default: Some("false"),
     }
 
     DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
         flags: &["delete-orphans"],
+        default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
                They are listed, and you confirm.",
-        default: Some("false"),
-        commands: &[Command::LbSync],
+        commands: &[LbSync],
     }
 
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
-        help: "With --delete-orphans, lb adopt and lb release: do not ask.",
         default: Some("false"),
-        commands: &[Command::LbSync, Command::LbAdopt, Command::LbRelease],
+        help: "With --delete-orphans, lb adopt and lb release: do not ask.",
+        commands: &[LbSync, LbAdopt, LbRelease],
     }
 
     (Group::LeaderElection, DAEMON, by flag)
@@ -587,25 +570,25 @@ settings! {
     // This and the next two fit together when `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
+        kind: Kind::Duration,
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
                renew deadline, and not shorter than the retry period plus 8s (the longest write).",
-        kind: Kind::Duration,
     }
 
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
         flags: &["leader-elect-renew-deadline"],
+        kind: Kind::Duration,
         default: Some("10s"),
         help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
                than 1.2 retry periods.",
-        kind: Kind::Duration,
     }
 
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
+        kind: Kind::Duration,
         default: Some("2s"),
         help: "How often the leader renews its Lease, and the others read it.",
-        kind: Kind::Duration,
     }
 
     LEASE_NAME lease_name: String = parsed(values::object_name) => {
@@ -628,15 +611,15 @@ settings! {
 
     ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
-        help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
         default: Some("false"),
+        help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
     }
 
     DRY_RUN dry_run: bool = parsed(boolean) => {
         own: true,
         flags: &["dry-run"],
-        help: "Print the planned changes. Write nothing to either API.",
         default: Some("false"),
+        help: "Print the planned changes. Write nothing to either API.",
         commands: PLANNING,
     }
 
@@ -644,8 +627,8 @@ settings! {
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
-        help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
         default: Some("false"),
+        help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
         commands: SYNCS,
     }
 
@@ -662,9 +645,9 @@ settings! {
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
-        help: "List Services of all namespaces. So does lb list without -n.",
         default: Some("false"),
-        commands: &[Command::LbList],
+        help: "List Services of all namespaces. So does lb list without -n.",
+        commands: &[LbList],
     }
 
     SELECTOR selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
@@ -672,7 +655,7 @@ settings! {
         short: Some('l'),
         kind: Kind::Text("SELECTOR"),
         help: "List only what has these labels, e.g. app=web,tier in (a,b),!old.",
-        commands: &[Command::NodeList, Command::LbList],
+        commands: &[NodeList, LbList],
     }
 
     SORT_BY sort_by: Option<String> = parsed(unless_empty(values::text)) => {
@@ -684,8 +667,8 @@ settings! {
 
     NO_HEADERS no_headers: bool = parsed(boolean) => {
         flags: &["no-headers"],
-        help: "Leave the line of headings out.",
         default: Some("false"),
+        help: "Leave the line of headings out.",
         commands: LISTS,
     }
 
@@ -693,11 +676,11 @@ settings! {
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
+        default: Some("false"),
         help: "Show it again and again until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
                once a minute. A terminal is drawn anew; elsewhere a list prints rows that changed, status each screen \
                with its time.",
-        default: Some("false"),
-        commands: &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status],
+        commands: &[NodeList, LbList, RouteList, Status],
     }
 
     FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
@@ -705,7 +688,7 @@ settings! {
         short: Some('f'),
         kind: Kind::List("FILE"),
         help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
-        commands: &[Command::Lint],
+        commands: &[Lint],
     }
 
     // `Name` only for lists.
@@ -747,8 +730,8 @@ settings! {
 
     DEBUG debug: bool = parsed(boolean) => {
         variables: &[Value(variables::HCLOUD_DEBUG)],
-        help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
         default: Some("false"),
+        help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
     }
 
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
