@@ -339,10 +339,8 @@ impl Change {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
         let network = self.request.body.get("network").and_then(Value::as_u64);
-        let is_attached = |network: u64| {
-            let mut attached = balancer.private_net.iter();
-            attached.any(|net| net.network == network && net.ip.is_some())
-        };
+        let address = |network| balancer.attached(network)?.ip;
+        let is_attached = |network| address(network).is_some();
         (has_public || !public.enabled) && network.is_none_or(is_attached)
     }
 

@@ -162,16 +162,20 @@ impl<'a> AnnotationParser<'a> {
     /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
     /// for.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
-        let name = annotation.name;
-        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
+        let mut all = self.values(annotation);
+        all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
     /// Does one of its values not parse? Then what follows from it is not known.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
+        self.values(annotation).any(|set| set.is_bad)
+    }
+
+    /// The values for all ports and for single ones.
+    fn values(&self, annotation: &'static Annotation) -> impl Iterator<Item = &Set<'a>> {
         let name = annotation.name;
-        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.any(|(_, set)| set.is_bad)
+        let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
+        all.map(|(_, set)| set)
     }
 
     pub(crate) fn problem(&mut self, problem: String) {

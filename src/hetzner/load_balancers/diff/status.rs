@@ -130,10 +130,10 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     match desired.attach().map(|attach| (attach, &attach.ip)) {
         None => nets.filter_map(|net| net.ip).collect(),
         Some((_, Some(ip))) => vec![ip.value],
-        Some((attach, None)) => nets
-            .filter(|net| net.network == attach.network)
-            .filter_map(|net| net.ip)
-            .collect(),
+        Some((attach, None)) => {
+            let own = balancer.attached(attach.network);
+            own.and_then(|net| net.ip).into_iter().collect()
+        }
     }
 }
 

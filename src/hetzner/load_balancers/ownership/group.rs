@@ -587,15 +587,14 @@ impl<'a> Group<'a> {
     }
 
     /// What the labels are to say, and of that what is shown: see [`Wanted`]. `balancer`: `None` for one that is created.
-    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `has_another`: another load balancer
-    /// carries the UID of the Service.
-    pub(super) fn wanted(
+    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `balancers`: all of the project.
+    pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
         adopts: bool,
         ports: &[u16],
         is_kept: bool,
-        has_another: bool,
+        balancers: Balancers,
     ) -> Wanted {
         let mut to = balancer.map_or_else(Ownership::default, |one| one.ownership.clone());
         let mut said = Ownership::default();
@@ -631,6 +630,8 @@ impl<'a> Group<'a> {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
         // When two load balancers have the UID, it is not known which one is the Service's.
+        let mut with_uid = balancers.with_uid(&self.service.uid);
+        let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
             (to.service_uid, to.service) = (None, None);
