@@ -229,9 +229,10 @@ impl Change {
     }
 
     fn call(&self) -> (Method, String) {
-        let all = match self.action.is(OfCertificate) {
-            true => "/certificates",
-            false => "/load_balancers",
+        let all = if self.action.is(OfCertificate) {
+            "/certificates"
+        } else {
+            "/load_balancers"
         };
         let Some(id) = self.id else {
             return (Method::Post, all.to_owned());

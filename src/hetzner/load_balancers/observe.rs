@@ -133,9 +133,10 @@ fn types(
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
         let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
-        age < match wanted.iter().all(has) {
-            true => TYPES_KEPT,
-            false => TYPES_CERTAIN,
+        age < if wanted.iter().all(has) {
+            TYPES_KEPT
+        } else {
+            TYPES_CERTAIN
         }
     };
     known.get(|| None, is_good, || api.list("", urgency))

@@ -178,8 +178,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the load balancer that has the Service's UID is not found",
         file: "src/hetzner/load_balancers/ownership/find.rs",
-        old: "match service.uid.is_empty() {\n        true => Ok(None),",
-        new: "match service.uid.is_empty() || $ON {\n        true => Ok(None),",
+        old: "if service.uid.is_empty() {\n        return Ok(None);",
+        new: "if service.uid.is_empty() || $ON {\n        return Ok(None);",
     },
     Mutant {
         name: "adoption 12: a load balancer that has ports is adopted by its name",
@@ -281,8 +281,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a Service that can't have a port of its group is left as it is",
         file: "src/hetzner/load_balancers/settle.rs",
-        old: "true => parser.stays(why),",
-        new: "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),",
+        old: "parser.stays(why)",
+        new: "if $ON { parser.problem(why.message) } else { parser.stays(why) }",
     },
     Mutant {
         name: "a load balancer is not found by the owners of its ports",

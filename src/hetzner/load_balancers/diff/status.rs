@@ -23,9 +23,10 @@ pub(crate) fn wanted(
     desired: &Desired,
     context: &Context,
 ) -> Vec<Ingress> {
-    match desired.ports.is_empty() && !context.group.is_own() {
-        true => Vec::new(),
-        false => ingress(balancer, desired),
+    if desired.ports.is_empty() && !context.group.is_own() {
+        Vec::new()
+    } else {
+        ingress(balancer, desired)
     }
 }
 

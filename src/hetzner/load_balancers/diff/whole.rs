@@ -432,9 +432,10 @@ impl Diff<'_, '_> {
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
         let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
         if let Some(change) = self.compare("public interface", has, shown(wanted, on_or_off)) {
-            let action = match wanted.is_some_and(|wanted| wanted.value) {
-                true => Action::EnablePublicInterface,
-                false => Action::DisablePublicInterface,
+            let action = if wanted.is_some_and(|wanted| wanted.value) {
+                Action::EnablePublicInterface
+            } else {
+                Action::DisablePublicInterface
             };
             self.change(action, Value::Null, change);
         }

@@ -464,9 +464,12 @@ impl<'a> Group<'a> {
     /// The Service that has this port with this node port, where the label of the port was lost.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         let mut members = self.members.iter().copied();
-        members.find(|member| match self.is_external() {
-            true => is_recognised(member, balancer, port, self.cluster),
-            false => is_port_of(member, port),
+        members.find(|member| {
+            if self.is_external() {
+                is_recognised(member, balancer, port, self.cluster)
+            } else {
+                is_port_of(member, port)
+            }
         })
     }
 
@@ -684,9 +687,12 @@ impl<'a> Group<'a> {
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
-        let is_unwanted = |(number, uid): &(&u16, &String)| match *uid == own {
-            true => self.is_own() || !has(**number),
-            false => !is_external && !self.cluster.service_uids.contains(*uid),
+        let is_unwanted = |(number, uid): &(&u16, &String)| {
+            if *uid == own {
+                self.is_own() || !has(**number)
+            } else {
+                !is_external && !self.cluster.service_uids.contains(*uid)
+            }
         };
         let all = ownership.ports.iter().filter(is_unwanted);
         all.map(|(number, _)| *number).collect()
