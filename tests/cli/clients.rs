@@ -4,7 +4,9 @@
 use crate::common::Cluster;
 use crate::common::library::http_settings;
 use crate::common::variable;
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::hetzner::{
+    AddressFamily, CloudConnection, Hetzner, NetworkSelector, NodeSettings, Profile, Settings,
+};
 use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, ReadFrom, config};
 use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Source, Sourced, Urgency};
@@ -75,21 +77,25 @@ fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
-        endpoint: sandbox.hetzner_url(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        connection: CloudConnection {
+            endpoint: sandbox.hetzner_url(),
+            tls: Tls::default(),
+            proxies: Proxies::Never,
+            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            debug: false,
+            timing: TIMING,
+        },
         network,
         metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        nodes: NodeSettings {
+            internal_ip_from: Default::default(),
+            internal_ip_ranges: Vec::new(),
+            label_prefixes: Default::default(),
+            address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+            zone_label: Sourced::new(true, Source::Kept),
+        },
         robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
-        debug: false,
-        timing: TIMING,
         gate: Arc::new(OpenGate),
         urgency: ccm::provider::Urgency::Asked,
     })

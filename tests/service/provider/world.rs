@@ -4,7 +4,9 @@ use crate::LIBRARY_SCALE;
 use crate::common;
 use crate::common::cluster::{Cluster as _, id, text};
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::hetzner::{
+    AddressFamily, CloudConnection, Hetzner, NetworkSelector, NodeSettings, Profile, Settings,
+};
 use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
@@ -229,25 +231,29 @@ pub fn hetzner_at(
     clock::quicken(LIBRARY_SCALE);
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
-        endpoint: sandbox.hetzner_url(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        connection: CloudConnection {
+            endpoint: sandbox.hetzner_url(),
+            tls: Tls::default(),
+            proxies: Proxies::Never,
+            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            debug: false,
+            timing: Timing {
+                read_timeout: clock::from_machine(Duration::from_secs(5)),
+                write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
+                retry_wait: clock::from_machine(Duration::from_millis(1)),
+            },
+        },
         network: sandbox.network().map(NetworkSelector::Id),
         metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
-        load_balancers,
-        debug: false,
-        timing: Timing {
-            read_timeout: clock::from_machine(Duration::from_secs(5)),
-            write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
-            retry_wait: clock::from_machine(Duration::from_millis(1)),
+        nodes: NodeSettings {
+            internal_ip_from: Default::default(),
+            internal_ip_ranges: Vec::new(),
+            label_prefixes: Default::default(),
+            address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+            zone_label: Sourced::new(true, Source::Kept),
         },
+        robot: None,
+        load_balancers,
         gate,
         urgency,
     })
