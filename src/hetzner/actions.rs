@@ -59,9 +59,10 @@ impl Action {
             let message = format!("action {id} ({command}): failed, and the API does not say why");
             return Error::new(ErrorKind::Other, message);
         };
-        let kind = match is_busy(&error.code) {
-            true => ErrorKind::Busy,
-            false => ErrorKind::Other,
+        let kind = if is_busy(&error.code) {
+            ErrorKind::Busy
+        } else {
+            ErrorKind::Other
         };
         let message = crate::http::shortened(&error.message);
         Error::new(

@@ -152,9 +152,10 @@ fn annotated_internal_ips(
         wrong("is not the unicast IP address of a machine, or an IPv4 and an IPv6 one joined by a comma")
     })?;
     let is_external = |ip: &IpAddr| external.iter().any(|one| one.value.ip() == Some(*ip));
-    match ips.iter().any(is_external) {
-        true => Err(wrong("is an ExternalIP of the node as well")),
-        false => Ok(ips),
+    if ips.iter().any(is_external) {
+        Err(wrong("is an ExternalIP of the node as well"))
+    } else {
+        Ok(ips)
     }
 }
 

@@ -208,9 +208,10 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
         .iter()
         .map(|there| format!("{} ({})", there.network_name, there.network_id))
         .collect();
-    Attached::No(match there.is_empty() {
-        true => "none".to_owned(),
-        false => text::some_of(&there),
+    Attached::No(if there.is_empty() {
+        "none".to_owned()
+    } else {
+        text::some_of(&there)
     })
 }
 

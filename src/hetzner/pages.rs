@@ -295,9 +295,10 @@ mod tests {
                 next_id: count,
                 reads: 0,
             };
-            let known = match random.percent(80) {
-                true => model.ids.clone(),
-                false => (0..random.below(60)).collect(),
+            let known = if random.percent(80) {
+                model.ids.clone()
+            } else {
+                (0..random.below(60)).collect()
             };
             let asked: BTreeSet<u64> = (0..1 + random.below(4))
                 .map(|_| random.below(count + 3))

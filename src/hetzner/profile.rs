@@ -45,9 +45,10 @@ impl Profile {
             |field| Source::server_because(field, format_args!("profile {}", self.name()));
         let location = instance.location.to_string();
         let is_dedicated = instance.id.dedicated().is_some();
-        let (type_field, zone_field) = match is_dedicated {
-            true => ("product", "dc"),
-            false => ("server_type.name", "location.name"),
+        let (type_field, zone_field) = if is_dedicated {
+            ("product", "dc")
+        } else {
+            ("server_type.name", "location.name")
         };
         let (zone, region, region_field) = match self {
             Profile::CcmFromScratch => {
@@ -60,9 +61,10 @@ impl Profile {
                 (location, region, field)
             }
             Profile::Hcloud => {
-                let zone = match is_dedicated {
-                    true => instance.data_center.to_string(),
-                    false => legacy_datacenter(&location),
+                let zone = if is_dedicated {
+                    instance.data_center.to_string()
+                } else {
+                    legacy_datacenter(&location)
                 };
                 (zone, location, zone_field)
             }

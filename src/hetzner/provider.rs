@@ -176,9 +176,10 @@ impl Hetzner {
         services: &[&Service],
         reads: bool,
     ) -> Result<Arc<dyn Snapshot>, Error> {
-        let (mut project, mut observed) = match reads {
-            true => self.load_balancers_for(services, Urgency::Asked)?,
-            false => (self.project(None), load_balancers::Observed::default()),
+        let (mut project, mut observed) = if reads {
+            self.load_balancers_for(services, Urgency::Asked)?
+        } else {
+            (self.project(None), load_balancers::Observed::default())
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
@@ -232,9 +233,10 @@ impl Provider for Hetzner {
     }
 
     fn checkup(&self, asks: bool) -> Checkup {
-        let asked = match asks {
-            true => self.asked(),
-            false => Checkup::default(),
+        let asked = if asks {
+            self.asked()
+        } else {
+            Checkup::default()
         };
         let (rate_limit, clock_ahead_s) = self.api.budget.seen();
         Checkup {

@@ -1,9 +1,9 @@
 //! The clients below the controllers: the gate before every write, tries, tokens, long lists, bounds.
 
 use crate::common::library::http_settings;
-use crate::common::objects::settings;
+use crate::common::objects::{connection, settings};
 use crate::common::{Cluster, variable};
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Settings};
+use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, NetworkSelector, Settings};
 use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing};
 use ccm::kube::{self, ReadFrom, config};
 use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Urgency};
@@ -72,10 +72,13 @@ fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
 
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
-        endpoint: sandbox.hetzner_url(),
-        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        connection: CloudConnection {
+            endpoint: sandbox.hetzner_url(),
+            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            timing: TIMING,
+            ..connection()
+        },
         network,
-        timing: TIMING,
         ..settings(AddressFamily::Ipv4)
     })
 }

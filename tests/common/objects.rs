@@ -1,6 +1,6 @@
 //! Nodes and servers as values, for tests of the plans that are made from them. A test names the fields that it is about.
 
-use ccm::hetzner::{AddressFamily, Profile, Settings};
+use ccm::hetzner::{AddressFamily, CloudConnection, NodeSettings, Profile, Settings};
 use ccm::http::{Proxies, SecretSource, Timing, Tls};
 use ccm::kube::Node;
 use ccm::provider::{
@@ -56,29 +56,43 @@ pub fn private(network: u64, ip: &str) -> PrivateAddress {
     }
 }
 
-/// The settings of a project with this family of addresses. It has no token, and nothing answers at its endpoint.
-pub fn settings(family: AddressFamily) -> Settings {
-    Settings {
-        profile: Profile::CcmFromScratch,
+/// No token, and an endpoint at which nothing answers.
+pub fn connection() -> CloudConnection {
+    CloudConnection {
         endpoint: "http://127.0.0.1:1".into(),
         tls: Tls::default(),
         proxies: Proxies::Never,
         token: SecretSource::none(),
-        network: None,
-        metadata: None,
-        address_family: Sourced::new(family, Source::Kept),
-        internal_ip_from: InternalIpFrom::Network,
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: LabelPrefixes::default(),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
-        load_balancers: None,
         debug: false,
         timing: Timing {
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(8),
             retry_wait: Duration::from_millis(1),
         },
+    }
+}
+
+/// What nodes get from their servers, with this family of addresses.
+pub fn node_settings(family: AddressFamily) -> NodeSettings {
+    NodeSettings {
+        address_family: Sourced::new(family, Source::Kept),
+        internal_ip_from: InternalIpFrom::Network,
+        internal_ip_ranges: Vec::new(),
+        label_prefixes: LabelPrefixes::default(),
+        zone_label: Sourced::new(true, Source::Kept),
+    }
+}
+
+/// The settings of a project with this family of addresses. It has no token, and nothing answers at its endpoint.
+pub fn settings(family: AddressFamily) -> Settings {
+    Settings {
+        profile: Profile::CcmFromScratch,
+        connection: connection(),
+        network: None,
+        metadata: None,
+        nodes: node_settings(family),
+        robot: None,
+        load_balancers: None,
         gate: Arc::new(OpenGate),
         urgency: Urgency::Asked,
     }

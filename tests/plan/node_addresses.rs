@@ -2,11 +2,14 @@
 //! server has × the kubelet's --node-ip × the external-ipv6 annotation.
 
 use crate::common;
-use crate::common::objects::{self, private, settings};
+use crate::common::objects::{self, connection, node_settings, private, settings};
 use ccm::controllers::NodeChange;
 use ccm::controllers::node::{NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
-use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::hetzner::{
+    AddressFamily, CloudConnection, EXTERNAL_IPV6, Hetzner, NetworkSelector, NodeSettings, Profile,
+    Settings,
+};
 use ccm::http::{Secret, SecretSource};
 use ccm::kube::Node;
 use ccm::provider::{
@@ -48,11 +51,18 @@ const EXTERNAL: [(&str, Option<&str>); 4] = [
     ("v4", Some("203.0.113.9")),
 ];
 
+fn connection_to(sandbox: &Sandbox) -> CloudConnection {
+    CloudConnection {
+        endpoint: sandbox.hetzner_url(),
+        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        ..connection()
+    }
+}
+
 /// A provider of which the Network is known, as after the first tick.
 fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
     let hetzner = Hetzner::new(Settings {
-        endpoint: sandbox.hetzner_url(),
-        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        connection: connection_to(sandbox),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
         ..settings(family)
     });
@@ -230,7 +240,10 @@ fn labels_and_provider_id_of_dedicated_servers() {
             for id in ["", "hrobot://321", "hcloud://bm-321"] {
                 let hetzner = Hetzner::new(Settings {
                     profile,
-                    zone_label: Sourced::new(zone_label, Source::Rule("test")),
+                    nodes: NodeSettings {
+                        zone_label: Sourced::new(zone_label, Source::Rule("test")),
+                        ..node_settings(AddressFamily::Ipv4)
+                    },
                     robot: Some(robot(true)),
                     ..settings(AddressFamily::Ipv4)
                 });
@@ -325,10 +338,12 @@ fn private_addresses_that_the_api_does_not_know() {
     ];
     for (family, internal_ip_from, provided, annotation, expected) in cases {
         let hetzner = Hetzner::new(Settings {
-            endpoint: sandbox.hetzner_url(),
-            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            connection: connection_to(&sandbox),
             network: Some(NetworkSelector::Id(network)),
-            internal_ip_from,
+            nodes: NodeSettings {
+                internal_ip_from,
+                ..node_settings(family)
+            },
             ..settings(family)
         });
         hetzner.prepare().unwrap();
@@ -366,7 +381,10 @@ fn ranges_limit_the_annotation_alone() {
     ];
     for (ranges, annotation, expected) in cases {
         let hetzner = Hetzner::new(Settings {
-            internal_ip_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            nodes: NodeSettings {
+                internal_ip_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+                ..node_settings(AddressFamily::Ipv4)
+            },
             ..settings(AddressFamily::Ipv4)
         });
         let mut node = node(None, None);

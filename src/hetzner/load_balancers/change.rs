@@ -230,9 +230,10 @@ impl Change {
     }
 
     fn call(&self) -> (Method, String) {
-        let all = match self.action.is(OfCertificate) {
-            true => "/certificates",
-            false => "/load_balancers",
+        let all = if self.action.is(OfCertificate) {
+            "/certificates"
+        } else {
+            "/load_balancers"
         };
         let Some(id) = self.id else {
             return (Method::Post, all.to_owned());
@@ -340,10 +341,8 @@ impl Change {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
         let network = self.request.body.get("network").and_then(Value::as_u64);
-        let is_attached = |network: u64| {
-            let mut attached = balancer.private_net.iter();
-            attached.any(|net| net.network == network && net.ip.is_some())
-        };
+        let address = |network| balancer.attached(network)?.ip;
+        let is_attached = |network| address(network).is_some();
         (has_public || !public.enabled) && network.is_none_or(is_attached)
     }
 

@@ -98,9 +98,10 @@ pub(super) fn check_services(
         "choose a larger one in annotation {}",
         annotations::TYPE.key()
     );
-    let mut others = match context.group.is_own() {
-        true => BTreeSet::new(),
-        false => context.group.other_ports(there),
+    let mut others = if context.group.is_own() {
+        BTreeSet::new()
+    } else {
+        context.group.other_ports(there)
     };
     others.retain(|number| {
         let mut own = desired.ports.iter();

@@ -12,7 +12,6 @@ use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency, Usage, clock};
-use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,26 +133,13 @@ fn types(
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
         let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
-        age < match wanted.iter().all(has) {
-            true => TYPES_KEPT,
-            false => TYPES_CERTAIN,
+        age < if wanted.iter().all(has) {
+            TYPES_KEPT
+        } else {
+            TYPES_CERTAIN
         }
     };
-    known.get(
-        || None,
-        is_good,
-        || {
-            let types = api.list::<NumberedType>("", urgency)?.into_iter();
-            Ok(types.map(|one| one.kind).collect())
-        },
-    )
-}
-
-#[derive(Deserialize)]
-struct NumberedType {
-    id: u64,
-    #[serde(flatten)]
-    kind: BalancerType,
+    known.get(|| None, is_good, || api.list("", urgency))
 }
 
 /// How far back the last sample of a metric may be.
@@ -186,7 +172,7 @@ impl Resource for LoadBalancer {
     }
 }
 
-impl Resource for NumberedType {
+impl Resource for BalancerType {
     const LIST: &'static str = "load_balancer_types";
     const ONE: &'static str = "load_balancer_type";
     const TAKES_SORT: bool = false;

@@ -92,21 +92,19 @@ impl Snapshot {
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
-        match stays {
-            true => plan,
-            false => leave_unused(plan, &context, &desired, there),
+        if stays {
+            plan
+        } else {
+            leave_unused(plan, &context, &desired, there)
         }
     }
 
     /// What deletes the Service's load balancer, or takes the Service off it.
     pub(super) fn plan_end(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
-        let mut plan = LoadBalancerPlan::default();
         let balancers = self.balancers();
-        let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, For::end(service, cluster), None);
-        let found = by_label(balancers, service, cluster);
-        plan.needs.services = found.is_err() || rests_on_owners(&context);
-        if let Err(why) = found {
+        let (mut plan, context) = self.end(service, cluster);
+        if let Err(why) = by_label(balancers, service, cluster) {
+            plan.needs.services = true;
             return plan.refuse(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
         }
         let mut all = Vec::new();
@@ -132,13 +130,9 @@ impl Snapshot {
         service: &Service,
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        let mut plan = LoadBalancerPlan::default();
-        let balancers = self.balancers();
-        let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, For::end(service, cluster), None);
-        plan.needs.services = rests_on_owners(&context);
+        let (mut plan, _) = self.end(service, cluster);
         let mut all = Vec::new();
-        for balancer in owned(balancers, service, cluster) {
+        for balancer in owned(self.balancers(), service, cluster) {
             include(&mut plan, balancer, cluster);
             if let Some(why) = why_not_released(balancer, service) {
                 return plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, why));
@@ -150,6 +144,20 @@ impl Snapshot {
         }
         plan.outcome = Outcome::of(all);
         plan
+    }
+
+    /// The empty plan that ends something of what the Service has, and what it rests on. It needs no node.
+    fn end<'a>(
+        &'a self,
+        service: &'a Service,
+        cluster: &'a Cluster,
+    ) -> (LoadBalancerPlan, Context<'a>) {
+        let mut parser = AnnotationParser::new(service);
+        let of = For::new(service, &[], cluster);
+        let context = self.context(&mut parser, of, None);
+        let mut plan = LoadBalancerPlan::default();
+        plan.needs.services = rests_on_owners(&context);
+        (plan, context)
     }
 
     /// What gives this load balancer to the Service, and brings it in order.
@@ -247,9 +255,10 @@ impl<'b> Comparison<'_, 'b> {
         };
         let (differences, left) = self.differences(kind, so_far);
         plan.fields = differences.fields;
-        let others = match self.parser.problems.is_empty() && !self.stays {
-            true => leave_others(context, there, self.parser),
-            false => Leaving::default(),
+        let others = if self.parser.problems.is_empty() && !self.stays {
+            leave_others(context, there, self.parser)
+        } else {
+            Leaving::default()
         };
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
@@ -348,9 +357,10 @@ fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
 }
 
 fn adopted(balancer: Labelled) -> Finding {
-    let how = match balancer.ownership.created.is_some() {
-        true => "it is deleted with the Service",
-        false => "it is not deleted with the Service, only released",
+    let how = if balancer.ownership.created.is_some() {
+        "it is deleted with the Service"
+    } else {
+        "it is not deleted with the Service, only released"
     };
     let message = format!("Adopted load balancer {}: {how}", balancer.shown());
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()

@@ -60,11 +60,14 @@ pub(super) struct For<'a> {
 }
 
 impl<'a> For<'a> {
-    /// A plan that ends what the Service has needs no node.
-    pub(super) fn end(service: &'a Service, cluster: &'a Cluster) -> For<'a> {
+    pub(super) fn new(
+        service: &'a Service,
+        nodes: &'a [OfferedNode],
+        cluster: &'a Cluster,
+    ) -> For<'a> {
         For {
             service,
-            nodes: &[],
+            nodes,
             cluster,
         }
     }
@@ -142,9 +145,10 @@ fn settle_ports<'a>(
     if let Some(stays) = stays {
         let is_there = there.is_some_and(|there| there.id == stays.on.id);
         for why in stays.why.iter().cloned() {
-            match is_there {
-                true => parser.stays(why),
-                false => parser.blocked(why),
+            if is_there {
+                parser.stays(why)
+            } else {
+                parser.blocked(why)
             }
         }
     }

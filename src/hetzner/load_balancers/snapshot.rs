@@ -44,11 +44,7 @@ impl provider::Snapshot for Snapshot {
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        self.plan_service(For {
-            service,
-            nodes,
-            cluster,
-        })
+        self.plan_service(For::new(service, nodes, cluster))
     }
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
@@ -81,12 +77,7 @@ impl provider::Snapshot for Snapshot {
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        let of = For {
-            service,
-            nodes,
-            cluster,
-        };
-        self.plan_given(id, of)
+        self.plan_given(id, For::new(service, nodes, cluster))
     }
 
     fn has_server_of(&self, cluster: &Cluster) -> bool {

@@ -298,9 +298,10 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = [0; 2048];
                 let count = stream.read(&mut request).unwrap();
-                let kind = match body.starts_with(['{', '[']) {
-                    true => "application/json",
-                    false => "text/html",
+                let kind = if body.starts_with(['{', '[']) {
+                    "application/json"
+                } else {
+                    "text/html"
                 };
                 let head = format!(
                     "HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -509,9 +510,10 @@ mod tests {
             let robot = robot("http://127.0.0.1:1", of_file(&path));
             robot.wait_since(since);
             let error = robot.list(Urgency::Needed).unwrap_err();
-            let kind = match is_blocked {
-                true => ErrorKind::Unauthorized,
-                false => ErrorKind::Unavailable,
+            let kind = if is_blocked {
+                ErrorKind::Unauthorized
+            } else {
+                ErrorKind::Unavailable
             };
             assert_eq!(error.kind, kind, "{since}: {}", error.message);
             assert_eq!(robot.blocked_until().is_some(), is_blocked);

@@ -3,9 +3,9 @@
 use crate::LIBRARY_SCALE;
 use crate::common;
 use crate::common::cluster::{Cluster as _, id, text};
-use crate::common::objects::settings;
+use crate::common::objects::{connection, settings};
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Settings};
+use ccm::hetzner::{AddressFamily, CloudConnection, Hetzner, NetworkSelector, Settings};
 use ccm::http::{self, Secret, SecretSource, Timing};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
@@ -229,15 +229,18 @@ pub fn hetzner_at(
 ) -> Hetzner {
     clock::quicken(LIBRARY_SCALE);
     Hetzner::new(Settings {
-        endpoint: sandbox.hetzner_url(),
-        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+        connection: CloudConnection {
+            endpoint: sandbox.hetzner_url(),
+            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            timing: Timing {
+                read_timeout: clock::from_machine(Duration::from_secs(5)),
+                write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
+                retry_wait: clock::from_machine(Duration::from_millis(1)),
+            },
+            ..connection()
+        },
         network: sandbox.network().map(NetworkSelector::Id),
         load_balancers,
-        timing: Timing {
-            read_timeout: clock::from_machine(Duration::from_secs(5)),
-            write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
-            retry_wait: clock::from_machine(Duration::from_millis(1)),
-        },
         gate,
         urgency,
         ..settings(AddressFamily::Ipv4)

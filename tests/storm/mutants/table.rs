@@ -107,8 +107,8 @@ pub const MUTANTS: &[Mutant] = &[
         "(self.want == Want::Ensure || self.want",
         "(self.want == Want::Ensure && !$ON || self.want"),
     fault("the load balancer that has the Service's UID is not found", "src/hetzner/load_balancers/ownership/find.rs",
-        "match service.uid.is_empty() {\n        true => Ok(None),",
-        "match service.uid.is_empty() || $ON {\n        true => Ok(None),"),
+        "if service.uid.is_empty() {\n        return Ok(None);",
+        "if service.uid.is_empty() || $ON {\n        return Ok(None);"),
     fault("adoption 12: a load balancer that has ports is adopted by its name", "src/hetzner/load_balancers/ownership/judge.rs",
         "match (balancer.services.first(), foreign_target(balancer, cluster)) {",
         "match (balancer.services.first().filter(|_| !$ON), foreign_target(balancer, cluster)) {"),
@@ -162,8 +162,8 @@ pub const MUTANTS: &[Mutant] = &[
             self.found.changes.sort_by_key(|one| one.action == Action::Edit);
         }"),
     fault("a Service that can't have a port of its group is left as it is", "src/hetzner/load_balancers/settle.rs",
-        "true => parser.stays(why),",
-        "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),"),
+        "parser.stays(why)",
+        "if $ON { parser.problem(why.message) } else { parser.stays(why) }"),
     fault("a load balancer is not found by the owners of its ports", "src/hetzner/load_balancers/ownership/index.rs",
         "keys.extend(ownership.uids().cloned().map(Key::Uid));",
         "let found = |uid: &&String| !$ON || ownership.service_uid.as_ref() == Some(*uid);

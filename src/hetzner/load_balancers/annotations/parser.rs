@@ -92,11 +92,12 @@ impl<'a> AnnotationParser<'a> {
             return None;
         }
         let (length, longest) = (value.len(), annotation.longest);
-        let parsed = match length <= longest {
-            true => parse(value),
-            false => Err(format!(
+        let parsed = if length <= longest {
+            parse(value)
+        } else {
+            Err(format!(
                 "it has {length} bytes, and {longest} at most are read"
-            )),
+            ))
         };
         match parsed {
             Ok(value) => Some(Sourced::new(value, Source::Annotation(key.into_owned()))),
@@ -162,16 +163,20 @@ impl<'a> AnnotationParser<'a> {
     /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
     /// for.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
-        let name = annotation.name;
-        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
+        let mut all = self.values(annotation);
+        all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
     /// Does one of its values not parse? Then what follows from it is not known.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
+        self.values(annotation).any(|set| set.is_bad)
+    }
+
+    /// The values for all ports and for single ones.
+    fn values(&self, annotation: &'static Annotation) -> impl Iterator<Item = &Set<'a>> {
         let name = annotation.name;
-        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.any(|(_, set)| set.is_bad)
+        let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
+        all.map(|(_, set)| set)
     }
 
     pub(crate) fn problem(&mut self, problem: String) {
@@ -183,20 +188,22 @@ impl<'a> AnnotationParser<'a> {
 
     /// About the whole load balancer. Where others share it, their ports do not wait for its end.
     pub(crate) fn whole_problem(&mut self, problem: String) {
-        match self.is_shared {
-            true => self.whole_problems.push(problem),
-            false => self.problem(problem),
+        if self.is_shared {
+            self.whole_problems.push(problem)
+        } else {
+            self.problem(problem)
         }
     }
 
     /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
     pub(crate) fn stays(&mut self, why: Finding) {
-        match self.is_shared {
-            true => self.whole_problem(why.text().into_owned()),
-            false => self.finding(Finding {
+        if self.is_shared {
+            self.whole_problem(why.text().into_owned())
+        } else {
+            self.finding(Finding {
                 reason: Reason::SyncLoadBalancerFailed,
                 ..why
-            }),
+            })
         }
     }
 
@@ -209,13 +216,12 @@ impl<'a> AnnotationParser<'a> {
     /// What is wrong with the whole keeps a load balancer from being made, and leaves one that is there as it is.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
-            match is_there {
-                false => self.problem(problem),
-                true => {
-                    let stays = "until it is corrected, only ports are changed";
-                    let why = format!("{problem}; {stays}");
-                    self.warning(Reason::SyncLoadBalancerFailed, why);
-                }
+            if is_there {
+                let stays = "until it is corrected, only ports are changed";
+                let why = format!("{problem}; {stays}");
+                self.warning(Reason::SyncLoadBalancerFailed, why);
+            } else {
+                self.problem(problem)
             }
         }
     }

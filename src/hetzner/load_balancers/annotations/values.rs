@@ -138,9 +138,10 @@ pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
 }
 
 pub(crate) fn path(text: &str) -> Result<Value, String> {
-    match text.starts_with('/') && !text.contains(char::is_whitespace) {
-        true => Ok(text.into()),
-        false => Err("use a path that begins with / and has no spaces".to_owned()),
+    if text.starts_with('/') && !text.contains(char::is_whitespace) {
+        Ok(text.into())
+    } else {
+        Err("use a path that begins with / and has no spaces".to_owned())
     }
 }
 
@@ -149,9 +150,10 @@ pub(crate) fn domain(text: &str) -> Result<Value, String> {
 }
 
 pub(crate) fn host(text: &str) -> Result<String, String> {
-    match text.contains([' ', '%', '\\']) {
-        false => Ok(text.to_owned()),
-        true => Err("use a host name, without spaces, % and \\".to_owned()),
+    if text.contains([' ', '%', '\\']) {
+        Err("use a host name, without spaces, % and \\".to_owned())
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -160,13 +162,14 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
-    match t::is_subdomain(text) && !is_ip {
-        true => Ok(text.to_owned()),
-        false => Err(
+    if t::is_subdomain(text) && !is_ip {
+        Ok(text.to_owned())
+    } else {
+        Err(
             "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \
              and no IP address"
                 .to_owned(),
-        ),
+        )
     }
 }
 

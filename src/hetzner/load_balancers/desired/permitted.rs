@@ -44,12 +44,13 @@ pub(crate) fn may_have(context: &Context, domains: &[String]) -> Result<(), Stri
     if domains.iter().all(|domain| limit.value.covers(domain)) {
         return Ok(());
     }
-    Err(match allowed.is_empty() {
-        true => format!("managed certificates are turned off ({})", limit.source),
-        false => format!(
+    Err(if allowed.is_empty() {
+        format!("managed certificates are turned off ({})", limit.source)
+    } else {
+        format!(
             "managed certificates are for {} and their subdomains only ({})",
             text::some_of(allowed),
             limit.source
-        ),
+        )
     })
 }

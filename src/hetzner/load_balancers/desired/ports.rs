@@ -212,9 +212,10 @@ pub(crate) fn leave_out_taken<'a>(
     if group.is_own() {
         return None;
     }
-    let by = match group.is_external() {
-        true => a::EXTERNAL.key(),
-        false => a::SHARE.key(),
+    let by = if group.is_external() {
+        a::EXTERNAL.key()
+    } else {
+        a::SHARE.key()
     };
     let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
@@ -270,6 +271,12 @@ const ONLY_WITH: [(Part, &Annotation); 15] = [
     (Part::HttpCheck, &a::HTTP_STATUS_CODES),
     (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
+
+/// The annotations that only a health check by HTTP has.
+fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
+    let all = ONLY_WITH.into_iter();
+    all.filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
+}
 
 /// Reports those that are set although no port has that part.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
@@ -537,10 +544,7 @@ impl PortReader<'_, '_> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
         }
-        let of_http = ONLY_WITH
-            .iter()
-            .filter(|(part, _)| *part == Part::HttpCheck);
-        let mut all = PLACE.into_iter().chain(of_http.map(|(_, one)| *one));
+        let mut all = PLACE.into_iter().chain(of_http_checks());
         Some(all.find(|one| self.has(one))?.key())
     }
 
@@ -551,10 +555,7 @@ impl PortReader<'_, '_> {
     /// `tcp` or `http`, which may be over TLS. `asked`: what has kube-proxy asked, where it is.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
-        let mut of_http = ONLY_WITH
-            .iter()
-            .filter(|(part, _)| *part == Part::HttpCheck);
-        let http_is_set = of_http.any(|(_, one)| self.has(one));
+        let http_is_set = of_http_checks().any(|one| self.has(one));
         // Upstream reads those only when the check is HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);

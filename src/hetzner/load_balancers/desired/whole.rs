@@ -173,9 +173,10 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
     let desired = Desired {
-        use_private_ip: match group.is_external() {
-            true => way_on_external(parser, context, own_way),
-            false => own_way,
+        use_private_ip: if group.is_external() {
+            way_on_external(parser, context, own_way)
+        } else {
+            own_way
         },
         keeps_ways: group.keeps_ways(),
         ports: ports(parser, context, &certificates),
@@ -210,9 +211,10 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
         kind: kind
             .or_else(|| defaults.kind.clone())
             .filter(|_| is_decided),
-        place: match is_decided {
-            true => place(parser, context),
-            false => Place::default(),
+        place: if is_decided {
+            place(parser, context)
+        } else {
+            Place::default()
         },
         algorithm: set.or_else(|| algorithm().filter(|_| is_decided)),
         public: disabled
@@ -232,9 +234,10 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
-        match parser.has(annotation, None) {
-            true => parser.read(annotation, None, v::any),
-            false => default.clone(),
+        if parser.has(annotation, None) {
+            parser.read(annotation, None, v::any)
+        } else {
+            default.clone()
         }
     };
     Place {
@@ -286,9 +289,12 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
 
 fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
     let is_upstream = context.project.preserves_unset();
-    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
-        true => Err("use the ID of a Primary IP".to_owned()),
-        false => v::any(text),
+    let parse = |text: &str| {
+        if is_upstream && text.parse::<u64>().is_err() {
+            Err("use the ID of a Primary IP".to_owned())
+        } else {
+            v::any(text)
+        }
     };
     let mut deciders = context.group.deciders.iter();
     let first = deciders.find(|one| !one.load_balancer_ip.is_empty());

@@ -137,9 +137,10 @@ impl AskedIp {
     /// The one that is asked for, of those that Services may claim.
     fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
-        match self.is_asked_by_field() {
-            true => claimable(context).find(|one| covers(&one.ip, asked)),
-            false => PrimaryIp::named(claimable(context), asked),
+        if self.is_asked_by_field() {
+            claimable(context).find(|one| covers(&one.ip, asked))
+        } else {
+            PrimaryIp::named(claimable(context), asked)
         }
     }
 

@@ -25,9 +25,10 @@ pub(crate) fn wanted(
     desired: &Desired,
     context: &Context,
 ) -> Vec<Ingress> {
-    match desired.ports.is_empty() && !context.group.is_own() {
-        true => Vec::new(),
-        false => ingress(balancer, desired),
+    if desired.ports.is_empty() && !context.group.is_own() {
+        Vec::new()
+    } else {
+        ingress(balancer, desired)
     }
 }
 
@@ -136,10 +137,10 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     match desired.attach().map(|attach| (attach, &attach.ip)) {
         None => nets.filter_map(|net| net.ip).collect(),
         Some((_, Some(ip))) => vec![ip.value],
-        Some((attach, None)) => nets
-            .filter(|net| net.network == attach.network)
-            .filter_map(|net| net.ip)
-            .collect(),
+        Some((attach, None)) => {
+            let own = balancer.attached(attach.network);
+            own.and_then(|net| net.ip).into_iter().collect()
+        }
     }
 }
 

@@ -58,8 +58,8 @@ fn fits(
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
-    let mut attached = own.flat_map(|one| &one.balancer.private_net);
-    attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
+    let mut attached = own.filter_map(|one| one.balancer.attached(network));
+    attached.any(|net| ip.is_none() || net.ip == ip)
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
@@ -72,9 +72,7 @@ pub(crate) fn leave_out_refused(
     there: Option<Labelled>,
 ) {
     let (project, network) = (context.project, attach.network);
-    let mut nets = there.into_iter().flat_map(|one| &one.balancer.private_net);
-    let has = nets.find(|net| net.network == network);
-    let has = has.and_then(|net| net.ip);
+    let has = there.and_then(|one| one.balancer.attached(network)?.ip);
     let permitted = &project.defaults.permitted;
     let Some(ranges) = &permitted.private_ipv4_ranges else {
         return;
@@ -174,10 +172,7 @@ pub(crate) fn check(
 
 /// Who has the address, as far as it was read.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
-    let has = |one: &Labelled| {
-        let mut nets = one.private_net.iter();
-        nets.any(|net| net.network == network && net.ip == Some(ip))
-    };
+    let has = |one: &Labelled| one.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
         return Some(format!("load balancer {}", balancer.shown()));
     }

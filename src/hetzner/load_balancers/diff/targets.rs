@@ -149,9 +149,10 @@ impl Ways {
         else {
             return true;
         };
-        match self.by_private {
-            true => self.network.is_none_or(|id| networks.contains(&id)),
-            false => *has_public_ipv4,
+        if self.by_private {
+            self.network.is_none_or(|id| networks.contains(&id))
+        } else {
+            *has_public_ipv4
         }
     }
 
@@ -159,18 +160,19 @@ impl Ways {
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
-        let (what, step) = match self.by_private {
-            true => (
+        let (what, step) = if self.by_private {
+            (
                 format!("address in Network{network}"),
                 "attach each to the Network".to_owned(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 "public IPv4 address".to_owned(),
                 format!(
                     "give each one, use private addresses with annotation {}",
                     a::USE_PRIVATE_IP.key()
                 ),
-            ),
+            )
         };
         format!(
             "no {what} on the server of {}, so {and_so}: {step}, or leave the node out with annotation {}",
@@ -328,9 +330,10 @@ impl Diff<'_, '_> {
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
             .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
-        let and_so = match ways.by_private {
-            true => "they still get traffic by the public address",
-            false => "they still get traffic by the private address",
+        let and_so = if ways.by_private {
+            "they still get traffic by the public address"
+        } else {
+            "they still get traffic by the private address"
         };
         for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
@@ -369,9 +372,10 @@ impl Diff<'_, '_> {
                 format!(
                     "dedicated server of {name} has no InternalIP in a vSwitch subnet of the private Network: {}; set \
                      --node-ip of its kubelet to its address there",
-                    match is_target {
-                        true => "it is a target by its public address",
-                        false => "it is no target",
+                    if is_target {
+                        "it is a target by its public address"
+                    } else {
+                        "it is no target"
                     }
                 ),
             ),
@@ -380,9 +384,10 @@ impl Diff<'_, '_> {
                 format!(
                     "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
                      {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
-                    match is_target {
-                        true => "it stays the target that it is",
-                        false => "it is no target",
+                    if is_target {
+                        "it stays the target that it is"
+                    } else {
+                        "it is no target"
                     },
                     a::USE_PRIVATE_IP.key()
                 ),

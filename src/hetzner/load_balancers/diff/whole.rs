@@ -226,7 +226,9 @@ impl Diff<'_, '_> {
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.whole.as_ref().is_some_and(|one| one.is_kept);
-        let wanted = context.labels(balancer, adopts, &own_ports, is_kept);
+        let wanted = context
+            .group
+            .wanted(balancer, adopts, &own_ports, is_kept, context.balancers);
         let to = wanted.to;
         for label in wanted.shown {
             let (field, has) = (format!("label {}", label.key), self.label(&label.key));
@@ -373,7 +375,9 @@ impl Diff<'_, '_> {
         let by_setting = Source::Environment(HCLOUD_NETWORK.to_string());
         let attached = self.balancer.map(|one| one.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
-        let own = attached.iter().find(|net| net.network == wanted.network);
+        let own = self
+            .balancer
+            .and_then(|one| one.balancer.attached(wanted.network));
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
         let want = Sourced::new(wanted.network.to_string(), by_setting);
@@ -429,9 +433,10 @@ impl Diff<'_, '_> {
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
         let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
         if let Some(change) = self.compare("public interface", has, shown(wanted, on_or_off)) {
-            let action = match wanted.is_some_and(|wanted| wanted.value) {
-                true => Action::EnablePublicInterface,
-                false => Action::DisablePublicInterface,
+            let action = if wanted.is_some_and(|wanted| wanted.value) {
+                Action::EnablePublicInterface
+            } else {
+                Action::DisablePublicInterface
             };
             self.change(action, Value::Null, change);
         }

@@ -39,6 +39,7 @@ pub struct LoadBalancer {
 /// What a type of load balancer can hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct BalancerType {
+    pub id: u64,
     /// E.g. `lb11`.
     pub name: String,
     pub max_targets: usize,
@@ -307,6 +308,11 @@ impl LoadBalancer {
     /// Has it this public or private address?
     pub fn has_address(&self, ip: IpAddr) -> bool {
         self.all_addresses().any(|one| one == ip)
+    }
+
+    /// How it is attached to this private Network.
+    pub fn attached(&self, network: u64) -> Option<&PrivateNet> {
+        self.private_net.iter().find(|net| net.network == network)
     }
 
     /// What it has on this port.

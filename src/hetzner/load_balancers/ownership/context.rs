@@ -1,8 +1,7 @@
 //! What a plan rests on: the project, and what was read.
 
-use super::group::{Group, Wanted};
+use super::group::Group;
 use super::index::{Balancers, Index};
-use super::labels::Labelled;
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{self, Certificate, Certificates};
 use crate::hetzner::load_balancers::annotations::Annotation;
@@ -90,23 +89,6 @@ pub(crate) struct Context<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) certificates: Certificates<'a>,
     pub(crate) group: Group<'a>,
-}
-
-impl Context<'_> {
-    /// What the labels of the load balancer are to say; see [`Group::wanted`].
-    pub(crate) fn labels(
-        &self,
-        balancer: Option<Labelled>,
-        adopts: bool,
-        ports: &[u16],
-        is_kept: bool,
-    ) -> Wanted {
-        let own = balancer.map(|one| one.id);
-        let mut with_uid = self.balancers.with_uid(&self.service.uid);
-        let has_another = with_uid.any(|one| Some(one.id) != own);
-        let group = &self.group;
-        group.wanted(balancer, adopts, ports, is_kept, has_another)
-    }
 }
 
 /// The source of an unset value: its setting, where there is one.

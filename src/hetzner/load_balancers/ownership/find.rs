@@ -82,13 +82,12 @@ impl<'a> Asked<'a> {
 
     fn owned_by_service(&self, uid: &String) -> Finding {
         let shown = self.balancer.shown();
-        let why = match self.balancer.ownership.service_uid.as_ref() == Some(uid) {
-            true => format!(
+        let why = if self.balancer.ownership.service_uid.as_ref() == Some(uid) {
+            format!(
                 "load balancer {shown} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}"
-            ),
-            false => format!(
-                "load balancer {shown} has a port of another Service of this cluster, {uid}"
-            ),
+            )
+        } else {
+            format!("load balancer {shown} has a port of another Service of this cluster, {uid}")
         };
         self.refused(Reason::SyncLoadBalancerFailed, why, None)
     }
@@ -324,18 +323,16 @@ pub(crate) fn by_label<'a>(
     service: &Service,
     cluster: &Cluster,
 ) -> Result<Option<Labelled<'a>>, String> {
-    match service.uid.is_empty() {
-        true => Ok(None),
-        false => {
-            let is_free = |one: Labelled| !is_used_by_others(one, &service.uid, cluster);
-            let is_alone = |one: Labelled| one.ownership.group.is_none() && is_free(one);
-            let with_uid = || balancers.with_uid(&service.uid);
-            let label = || (SERVICE_UID, service.uid.clone());
-            match only_one(with_uid(), label(), is_alone)? {
-                None => only_one(with_uid(), label(), is_free),
-                alone => Ok(alone),
-            }
-        }
+    if service.uid.is_empty() {
+        return Ok(None);
+    }
+    let is_free = |one: Labelled| !is_used_by_others(one, &service.uid, cluster);
+    let is_alone = |one: Labelled| one.ownership.group.is_none() && is_free(one);
+    let with_uid = || balancers.with_uid(&service.uid);
+    let label = || (SERVICE_UID, service.uid.clone());
+    match only_one(with_uid(), label(), is_alone)? {
+        None => only_one(with_uid(), label(), is_free),
+        alone => Ok(alone),
     }
 }
 
@@ -377,9 +374,10 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     let value = names::service_value(service);
     let mut to = ownership.clone();
     to.released = to.released.filter(|_| !is_released);
-    let description = match is_joint {
-        true => Description::new(Verb::Remove, name(RELEASED), ""),
-        false => Description::value(name(ADOPT), None, Some(&value)),
+    let description = if is_joint {
+        Description::new(Verb::Remove, name(RELEASED), "")
+    } else {
+        Description::value(name(ADOPT), None, Some(&value))
     };
     if !is_joint {
         to.adopt = Some(value);
@@ -416,9 +414,10 @@ fn only_one<'a>(
 fn adopt_command(balancer: Labelled, service: &Service) -> String {
     let wanted = names::service_value(service);
     let is_other = balancer.ownership.adopt.as_ref();
-    let begin = match is_other.is_some_and(|has| *has != wanted) {
-        true => "hcloud load-balancer add-label --overwrite",
-        false => "hcloud load-balancer add-label",
+    let begin = if is_other.is_some_and(|has| *has != wanted) {
+        "hcloud load-balancer add-label --overwrite"
+    } else {
+        "hcloud load-balancer add-label"
     };
     shell_command(begin, &[&balancer.id, &format!("{ADOPT}={wanted}")])
 }

@@ -464,9 +464,12 @@ impl<'a> Group<'a> {
     /// The Service that has this port with this node port, where the label of the port was lost.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         let mut members = self.members.iter().copied();
-        members.find(|member| match self.is_external() {
-            true => is_recognised(member, balancer, port, self.cluster),
-            false => is_port_of(member, port),
+        members.find(|member| {
+            if self.is_external() {
+                is_recognised(member, balancer, port, self.cluster)
+            } else {
+                is_port_of(member, port)
+            }
         })
     }
 
@@ -587,15 +590,14 @@ impl<'a> Group<'a> {
     }
 
     /// What the labels are to say, and of that what is shown: see [`Wanted`]. `balancer`: `None` for one that is created.
-    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `has_another`: another load balancer
-    /// carries the UID of the Service.
-    pub(super) fn wanted(
+    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `balancers`: all of the project.
+    pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
         adopts: bool,
         ports: &[u16],
         is_kept: bool,
-        has_another: bool,
+        balancers: Balancers,
     ) -> Wanted {
         let mut to = balancer.map_or_else(Ownership::default, |one| one.ownership.clone());
         let mut said = Ownership::default();
@@ -631,6 +633,8 @@ impl<'a> Group<'a> {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
         // When two load balancers have the UID, it is not known which one is the Service's.
+        let mut with_uid = balancers.with_uid(&self.service.uid);
+        let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
             (to.service_uid, to.service) = (None, None);
@@ -683,9 +687,12 @@ impl<'a> Group<'a> {
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
-        let is_unwanted = |(number, uid): &(&u16, &String)| match *uid == own {
-            true => self.is_own() || !has(**number),
-            false => !is_external && !self.cluster.service_uids.contains(*uid),
+        let is_unwanted = |(number, uid): &(&u16, &String)| {
+            if *uid == own {
+                self.is_own() || !has(**number)
+            } else {
+                !is_external && !self.cluster.service_uids.contains(*uid)
+            }
         };
         let all = ownership.ports.iter().filter(is_unwanted);
         all.map(|(number, _)| *number).collect()

@@ -91,9 +91,10 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
         .map(|letter| if fits(letter) { letter } else { '-' })
         .collect();
     let trimmed = replaced.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-    match trimmed.len() <= LONGEST && trimmed == text {
-        true => text.to_owned(),
-        false => with_hash(trimmed, text),
+    if trimmed.len() <= LONGEST && trimmed == text {
+        text.to_owned()
+    } else {
+        with_hash(trimmed, text)
     }
 }
 

@@ -37,9 +37,10 @@ pub(crate) fn after_management(
     cluster: &Cluster,
 ) -> Ownership {
     let is_last = !is_used_by_others(balancer, &service.uid, cluster);
-    let mut to = match balancer.ownership.external.is_some() {
-        true => balancer.ownership.clone(),
-        false => without_service(balancer, service, cluster, is_last),
+    let mut to = if balancer.ownership.external.is_some() {
+        balancer.ownership.clone()
+    } else {
+        without_service(balancer, service, cluster, is_last)
     };
     to.released = Some(service.uid.clone());
     to

@@ -31,12 +31,13 @@ impl<'a> Share<'a> {
                 && bytes.first().is_some_and(|one| is_inner(*one))
                 && bytes.last().is_some_and(|one| is_inner(*one))
         };
-        match fits(namespace) && fits(name) {
-            true => Ok(Share { namespace, name }),
-            false => Err(
+        if fits(namespace) && fits(name) {
+            Ok(Share { namespace, name })
+        } else {
+            Err(
                 "write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
                     .to_owned(),
-            ),
+            )
         }
     }
 
