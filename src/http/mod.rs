@@ -52,7 +52,7 @@ pub struct Write<'a> {
     pub method: Method,
     /// Path and query below the base, beginning with `/`.
     pub path: &'a str,
-    /// Of the body.
+    /// The form of the body.
     pub content_type: &'a str,
     /// What the body holds of secrets. A body with secrets is not logged, and what is reported does not repeat them.
     pub secrets: &'a [Secret],

@@ -51,12 +51,12 @@ impl Secret {
 
     /// The same for a password: it is sent encoded, so it may hold anything that stands on one line.
     pub fn check_line(&self) -> Result<(), &'static str> {
-        match self.0.contains(char::is_control) {
-            false => Ok(()),
-            true => {
-                Err("holds more than one line, or characters that can't be typed; copy it anew")
-            }
+        if self.0.contains(char::is_control) {
+            return Err(
+                "holds more than one line, or characters that can't be typed; copy it anew",
+            );
         }
+        Ok(())
     }
 
     pub fn is_empty(&self) -> bool {

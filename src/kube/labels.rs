@@ -138,7 +138,7 @@ pub struct Annotations {
     /// Shared by the versions of a Service that have the same.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// How many names that the provider does not know there are besides those that are kept.
+    /// How many annotations the provider does not know, besides those that are kept.
     pub(super) more_unknown: usize,
 }
 

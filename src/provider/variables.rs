@@ -23,7 +23,7 @@ impl fmt::Display for VariableName {
 /// What the names of the variables of both Hetzner APIs begin with.
 const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 
-/// Whether a variable, of this program or not, has the name of one that is about an API of Hetzner.
+/// Whether a variable is about an API of Hetzner, by its name. The variable need not be one that this program reads.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
     PREFIXES
@@ -35,7 +35,7 @@ macro_rules! variables {
     ($($name:ident)*) => {
         $(pub const $name: VariableName = VariableName(stringify!($name));)*
 
-        /// All of them.
+        /// Every name.
         pub const ALL: &[VariableName] = &[$($name),*];
     };
 }

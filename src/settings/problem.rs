@@ -43,7 +43,7 @@ impl Problem {
         }
     }
 
-    /// Whether it is about this setting, by any of its names.
+    /// Whether the problem is about this setting, by any of its names.
     pub fn is_about(&self, setting: &Setting) -> bool {
         setting.names().any(|name| name == self.setting)
     }

@@ -45,8 +45,8 @@ pub enum Variable {
     Value(VariableName),
     /// Holds the path of a file that holds the value.
     File(VariableName),
-    /// The same, but a file that is missing or empty leaves the setting unset: it is a key of a mounted Secret that may not
-    /// be there.
+    /// Holds the path of a file that may be missing or empty, which leaves the setting unset: the file is a key of a mounted
+    /// Secret that may not be there.
     OptionalFile(VariableName),
     /// A former name, still read.
     Older(VariableName),
