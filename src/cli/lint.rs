@@ -95,9 +95,10 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         wrong => format!("{wrong} with problems"),
     };
     Printer::notice(format_args!("{} Service{s}, {found}", all.len()));
-    match is_unreadable {
-        true => Err(Exit::Usage),
-        false => Ok(exit.fail_if(all.iter().any(|one| !one.findings.is_empty()))),
+    if is_unreadable {
+        Err(Exit::Usage)
+    } else {
+        Ok(exit.fail_if(all.iter().any(|one| !one.findings.is_empty())))
     }
 }
 

@@ -85,9 +85,10 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             let mut before = HashSet::new();
             return watch(|can_redraw| {
                 let (text, nothing) = self.text(settings, &mut fetch()?);
-                Ok(match can_redraw {
-                    true => Printer::redraw(&(text + &nothing)),
-                    false => print_new(&text, &mut before),
+                Ok(if can_redraw {
+                    Printer::redraw(&(text + &nothing))
+                } else {
+                    print_new(&text, &mut before)
                 })
             });
         }

@@ -74,9 +74,10 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
         (4..=5, _) => LevelFilter::Debug,
         _ => LevelFilter::Trace,
     };
-    match settings.debug.value {
-        true => asked.max(LevelFilter::Debug),
-        false => asked,
+    if settings.debug.value {
+        asked.max(LevelFilter::Debug)
+    } else {
+        asked
     }
 }
 

@@ -169,9 +169,10 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
                 let group = format!("{} ", entry.name);
                 let mut names = commands::names();
                 names.retain(|name| name.starts_with(&group));
-                match verb.starts_with('-') {
-                    true => usage(&format!("{verb} needs a whole command: {}", one_of(&names))),
-                    false => commands::unknown("command", &format!("{group}{verb}"), &names),
+                if verb.starts_with('-') {
+                    usage(&format!("{verb} needs a whole command: {}", one_of(&names)))
+                } else {
+                    commands::unknown("command", &format!("{group}{verb}"), &names)
                 }
             }
         }),

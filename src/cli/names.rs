@@ -126,12 +126,11 @@ impl<'a> Word<'a> {
         };
         let own = known.iter().filter(|one| readings.contains(&one.name));
         let own: BTreeSet<String> = own.map(|one| one.name.clone()).collect();
-        match own.is_empty() {
-            true => {
-                let called = known.iter().filter(|one| one.others.iter().any(is_called));
-                called.map(|one| one.name.clone()).collect()
-            }
-            false => own,
+        if own.is_empty() {
+            let called = known.iter().filter(|one| one.others.iter().any(is_called));
+            called.map(|one| one.name.clone()).collect()
+        } else {
+            own
         }
     }
 

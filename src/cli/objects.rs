@@ -232,13 +232,14 @@ impl Context {
             self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
         };
         let mut with_id = nodes.iter().filter(has_id).peekable();
-        match with_id.peek().is_some() && with_id.all(is_foreign) {
-            true => Err(Printer::failure(&format!(
+        if with_id.peek().is_some() && with_id.all(is_foreign) {
+            Err(Printer::failure(&format!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
                  profile",
                 self.apis.provider.name()
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 
@@ -424,9 +425,10 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
 
 /// What a side has, or that it has nothing.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
-    match side.is_empty() {
-        true => vec!["-".to_owned()],
-        false => side,
+    if side.is_empty() {
+        vec!["-".to_owned()]
+    } else {
+        side
     }
 }
 

@@ -107,9 +107,10 @@ impl Printer {
 fn shown(text: &str, is_stderr: bool) -> String {
     let text = without_known_secrets(text);
     let text = lines(&text);
-    match has_color(is_stderr) {
-        true => colored(&text),
-        false => text.into_owned(),
+    if has_color(is_stderr) {
+        colored(&text)
+    } else {
+        text.into_owned()
     }
 }
 
@@ -150,9 +151,10 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
 
 /// What a person reads in lines of the terminal's width, and what is one line elsewhere: whoever searches there finds all.
 pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str) -> String {
-    match is_terminal(is_stderr) {
-        true => paragraph(first, indent, text),
-        false => line(format_args!("{first}{text}")),
+    if is_terminal(is_stderr) {
+        paragraph(first, indent, text)
+    } else {
+        line(format_args!("{first}{text}"))
     }
 }
 

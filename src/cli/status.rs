@@ -31,9 +31,10 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
             let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
             let (now, age_s) = (clock::timestamp(), clock::took(view.cloud.asked).as_secs());
             let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
-            Ok(match can_redraw {
-                true => Printer::redraw(&text),
-                false => Printer::text(&(text + "\n")),
+            Ok(if can_redraw {
+                Printer::redraw(&text)
+            } else {
+                Printer::text(&(text + "\n"))
             })
         });
     }
@@ -76,7 +77,7 @@ struct Count {
 impl<'a> Screen<'a> {
     fn new(view: &'a View, all: &'a [Outcome]) -> Screen<'a> {
         let cluster = view.cluster.as_ref().ok();
-        let lease = cluster.and_then(|cluster| cluster.lease.as_ref().ok()?.as_ref());
+        let lease = view.lease.as_ref().ok().and_then(Option::as_ref);
         let lease = lease.filter(|spec| !spec.holder.is_empty());
         let bad = all.iter().filter(|one| one.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
@@ -109,7 +110,7 @@ impl<'a> Screen<'a> {
     fn text(&self, view: &View, all: &[Outcome], is_wide: bool) -> String {
         let leader = match (self.leader, self.lease_age_seconds, &view.cluster) {
             (Some(leader), Some(age_s), _) => format!("{leader}, renewed its Lease {age_s} s ago"),
-            (_, _, Ok(cluster)) => gap(&cluster.lease).map_or("none".into(), unread),
+            (_, _, Ok(_)) => gap(&view.lease).map_or("none".into(), unread),
             (_, _, Err(gap)) => unread(gap),
         };
         let kubernetes = match &view.cluster {
@@ -119,7 +120,9 @@ impl<'a> Screen<'a> {
         let calls = self.calls_left.zip(self.calls_an_hour);
         let calls = calls.map(|(left, limit)| format!("{left} of {limit} calls an hour left"));
         let cloud = match (calls, gap(&view.cloud.servers)) {
-            (Some(calls), Some(Gap::Failed(..))) => format!("fails, see below; {calls}"),
+            (Some(calls), Some(Gap::Failed(..) | Gap::Refused(..))) => {
+                format!("fails, see below; {calls}")
+            }
             (Some(calls), _) => calls,
             (None, gap) => gap.map_or("answers".into(), unread),
         };
@@ -127,7 +130,7 @@ impl<'a> Screen<'a> {
             Some(Count { healthy, total }) => format!("{healthy} of {total} {word}"),
             None => why.map_or("?".into(), unread),
         };
-        let balancers = count(&self.load_balancers, "serving", gap(&view.services));
+        let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
@@ -172,7 +175,7 @@ fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see {check}"),
         Gap::NotHere(why) => why.clone(),
-        Gap::Failed(..) => "not known: see below".to_owned(),
+        Gap::Failed(..) | Gap::Refused(..) => "not known: see below".to_owned(),
     }
 }
 
@@ -180,7 +183,7 @@ fn unread(gap: &Gap) -> String {
 /// their Services. A load balancer that several Services share counts once. Without a cluster, the load balancers of the
 /// project that carry a Service's label are counted.
 fn load_balancers(view: &View) -> Option<Count> {
-    let plans = match (&view.services, &view.cloud.balancers) {
+    let plans = match (&view.services.plans, &view.cloud.balancers) {
         (Ok(plans), _) => plans,
         (_, Ok(balancers)) => {
             let serving = balancers.iter().filter(|(_, counts)| counts.healthy > 0);

@@ -29,9 +29,10 @@ impl Columns {
         }
         rows.iter_mut()
             .for_each(|row| row.truncate(self.headings.len()));
-        match is_terminal(false) {
-            true => render_cut(self.headings, &rows, self.yielding, columns()),
-            false => render(self.headings, &rows),
+        if is_terminal(false) {
+            render_cut(self.headings, &rows, self.yielding, columns())
+        } else {
+            render(self.headings, &rows)
         }
     }
 }

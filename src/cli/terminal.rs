@@ -109,9 +109,10 @@ fn colored_line(line: &str) -> String {
         let word = cell.trim();
         let ends = [word.find(": "), word.find(" → ")];
         let code = state(&word[..ends.into_iter().flatten().min().unwrap_or(word.len())]);
-        match code.is_empty() {
-            true => colored += cell,
-            false => colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1),
+        if code.is_empty() {
+            colored += cell;
+        } else {
+            colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1);
         }
     }
     colored + end

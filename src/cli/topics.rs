@@ -68,9 +68,12 @@ impl Row {
     /// The names in these columns: what is marked as code, else the whole cell; without dashes, values and `[.PORT]`.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let cells = columns.iter().filter_map(|column| self.cells.get(*column));
-        let names = cells.flat_map(|cell| match cell.contains('`') {
-            true => cell.split('`').skip(1).step_by(2).collect(),
-            false => vec![cell.as_str()],
+        let names = cells.flat_map(|cell| {
+            if cell.contains('`') {
+                cell.split('`').skip(1).step_by(2).collect()
+            } else {
+                vec![cell.as_str()]
+            }
         });
         let names =
             names.filter_map(|name| name.trim_start_matches('-').split([' ', '=', '[']).next());

@@ -101,9 +101,10 @@ impl Running {
 
     /// How it ended. Before it ended: as if it had been asked to.
     fn ended(&self) -> Ended {
-        match self.ticks.failed.load(Ordering::Relaxed) {
-            true => Ended::Blocked,
-            false => Ended::Stopped,
+        if self.ticks.failed.load(Ordering::Relaxed) {
+            Ended::Blocked
+        } else {
+            Ended::Stopped
         }
     }
 
@@ -129,9 +130,10 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
     }
     write_events(apis);
     let done = work();
-    apis.recorder.end(clock::from_machine(match stop.is_set() {
-        true => EVENTS_AT_MOST,
-        false => EVENTS_OF_A_PASS_AT_MOST,
+    apis.recorder.end(clock::from_machine(if stop.is_set() {
+        EVENTS_AT_MOST
+    } else {
+        EVENTS_OF_A_PASS_AT_MOST
     }));
     done
 }

@@ -75,9 +75,10 @@ impl Stop {
 
 impl Gate for StopGate<'_> {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
-        match self.0.is_set() {
-            true => Err(Refused("ccm is ending".into())),
-            false => Ok(()),
+        if self.0.is_set() {
+            Err(Refused("ccm is ending".into()))
+        } else {
+            Ok(())
         }
     }
 

@@ -43,9 +43,10 @@ impl Ticking {
 /// Asks the cloud for something, unless it has answered already since the start. A wrong token
 /// or Network is found out at the start, also where no controller has a question yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
-    match apis.provider.is_reached() {
-        true => Ok(()),
-        false => apis.instances(Duration::MAX, Urgency::Needed).map(drop),
+    if apis.provider.is_reached() {
+        Ok(())
+    } else {
+        apis.instances(Duration::MAX, Urgency::Needed).map(drop)
     }
 }
 

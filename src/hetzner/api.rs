@@ -273,6 +273,7 @@ pub(super) fn permission(api: &Api) -> Permission {
         Ok(_) => Permission::ReadWrite,
         Err(failed) => match (&failed.error.kind, failed.code()) {
             (ErrorKind::Forbidden, _) => Permission::ReadOnly,
+            (ErrorKind::Unauthorized, _) => Permission::Refused(failed.error.message),
             (_, Some("not_found" | "invalid_input")) => Permission::ReadWrite,
             _ => Permission::Unknown(failed.error.message),
         },

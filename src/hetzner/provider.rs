@@ -13,8 +13,8 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
     Dedicated, Description, Error, ErrorKind, Finding, Gate, Health, Instance, InstanceId,
     Instances, InternalIpFrom, Kept, LabelPrefixes, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, Profile, Provider, ProviderId, Reason,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, Write, lock,
+    Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile, Provider, ProviderId,
+    Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, Write, lock,
 };
 use crate::text::shell_command;
 use ipnet::{IpNet, Ipv4Net};
@@ -282,8 +282,14 @@ impl Hetzner {
         };
         let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         let found = network.as_ref().ok().copied().flatten();
+        let permission = match &network {
+            Err(error) if error.kind == ErrorKind::Unauthorized => {
+                Permission::Unknown("the API refused the token before".into())
+            }
+            _ => api::permission(&self.api),
+        };
         Checkup {
-            permission: api::permission(&self.api),
+            permission,
             exposes_routes: found.and_then(Network::exposes_routes),
             network: network.map(|found| found.map(shown)).transpose(),
             attached,

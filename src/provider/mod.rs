@@ -144,6 +144,8 @@ pub struct Checkup {
 pub enum Permission {
     ReadWrite,
     ReadOnly,
+    /// The API does not accept them any more; its answer.
+    Refused(String),
     /// Not known; why.
     Unknown(String),
 }

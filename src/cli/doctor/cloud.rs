@@ -1,8 +1,9 @@
 //! The APIs of the cloud: the token, the project, and the private Network; and, silent without `ROBOT_ENABLED=true`, the
 //! login of the Robot web service and which of its servers are nodes.
 
-use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok};
+use super::reads;
+use super::view::View;
 use crate::cli::wire::TOKEN_CHARACTERS;
 use crate::cli::{node, startup};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
@@ -51,7 +52,7 @@ pub(super) fn permission(view: &View) -> Verdict {
             "the token may only read: no load balancer can be made or changed",
             "make a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
-        Permission::Unknown(why) => {
+        Permission::Unknown(why) | Permission::Refused(why) => {
             Outcome::skipped(format!("whether the token may write is unknown: {why}"))
         }
     })
@@ -125,7 +126,8 @@ pub(super) fn network(view: &View) -> Verdict {
 
 /// The ID of the Network, where there are dedicated servers, routes, and a way between them that is closed.
 fn hides_routes<'a>(view: &'a View) -> Option<&'a String> {
-    let is_closed = view.dedicated.is_some() && view.cloud.checkup.exposes_routes == Some(false);
+    let is_closed =
+        reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
     let routes = view.routes.as_ref().ok().filter(|_| is_closed)?;
     Some(&routes.network.as_ref()?.uid)
 }
@@ -153,17 +155,18 @@ pub(super) fn attached(view: &View) -> Verdict {
             let remedy = format!(
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
             );
-            match startup::is_set_here("KUBERNETES_SERVICE_HOST") {
-                true => Outcome::fail(found, remedy),
-                // The daemon may run on another one.
-                false => Outcome::warn(found, remedy),
+            // Outside of a pod the daemon may run on another machine.
+            if startup::is_set_here("KUBERNETES_SERVICE_HOST") {
+                Outcome::fail(found, remedy)
+            } else {
+                Outcome::warn(found, remedy)
             }
         }
     })
 }
 
 pub(super) fn robot_login(view: &View) -> Verdicts {
-    let Some(servers) = &view.dedicated else {
+    let Some(servers) = &reads::of_login(view) else {
         return Ok(Vec::new());
     };
     let shown = counted(servers.as_ref()?.len(), "dedicated server");
@@ -188,9 +191,9 @@ pub(super) fn robot_login(view: &View) -> Verdicts {
 /// What the list of dedicated servers says beyond each node's own: those that may be the missing server of a node, and
 /// those whose contract ends.
 pub(super) fn dedicated(view: &View) -> Verdicts {
-    let servers = match &view.dedicated {
+    let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
-        Some(servers) => need(servers, "robot")?,
+        Some(servers) => servers.map_err(|gap| gap.behind("robot"))?,
     };
     let nodes = need(&view.nodes, "nodes")?;
     let matched = nodes.iter().filter_map(|plan| match &plan.server {
@@ -248,6 +251,6 @@ fn cancelled(server: &Instance, node: &str) -> Outcome {
 /// A node on a dedicated server, without a login to look it up: the check `robot` says so of all.
 pub(super) fn is_not_looked_up(view: &View, plan: &NodePlan) -> bool {
     let is_dedicated = |id: &str| id.starts_with("hrobot://") || id.starts_with("hcloud://bm-");
-    matches!(view.dedicated, Some(Err(Gap::NotHere(_))))
+    matches!(reads::of_login(view), Some(Err(Gap::NotHere(_))))
         && is_dedicated(&plan.node.spec.provider_id)
 }

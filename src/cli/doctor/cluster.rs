@@ -1,7 +1,8 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
-use super::observe::{COUNT_EVENTS, Cluster, View};
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, need, or_ok};
+use super::reads::COUNT_EVENTS;
+use super::view::{Cluster, View};
 use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
@@ -65,7 +66,7 @@ pub(super) fn rights(view: &View) -> Verdict {
 }
 
 pub(super) fn lease(view: &View) -> Verdict {
-    let spec = cluster(view)?.lease.as_ref()?.as_ref();
+    let spec = view.lease.as_ref()?.as_ref();
     let key = leader::key(view.settings);
     let spec = spec.filter(|spec| !spec.holder.is_empty());
     let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
@@ -102,11 +103,10 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
             "let one of them work: stop the other one{stop}; ccm help migrate shows how to move from one to the other"
         )
     };
-    let cluster = cluster(view)?;
-    let spec = cluster.lease.as_ref().ok().and_then(Option::as_ref);
+    let spec = view.lease.as_ref().ok().and_then(Option::as_ref);
     let holder = spec.map(|spec| &spec.holder);
     let holder = holder.filter(|holder| holder.starts_with("hcloud-") && holder.contains(OTHER));
-    let workloads = match (&cluster.workloads, holder) {
+    let workloads = match (&view.workloads, holder) {
         (Err(_), Some(_)) => &Vec::new(),
         (workloads, _) => workloads.as_ref()?,
     };
@@ -133,9 +133,10 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
 /// The command that ends the workload's pods. A DaemonSet has no number of pods.
 fn stop(namespace: &str, workload: &Workload) -> String {
     let name = &workload.name;
-    match name.starts_with("deployment/") {
-        true => shell_command("kubectl -n", &[&namespace, &"scale", name, &"--replicas=0"]),
-        false => shell_command("kubectl -n", &[&namespace, &"delete", name]),
+    if name.starts_with("deployment/") {
+        shell_command("kubectl -n", &[&namespace, &"scale", name, &"--replicas=0"])
+    } else {
+        shell_command("kubectl -n", &[&namespace, &"delete", name])
     }
 }
 
@@ -159,7 +160,7 @@ fn runs_us(workload: &Workload) -> bool {
 
 /// Of our own, in the namespace of the Lease. The error: there are none, or they were not read.
 fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
-    let workloads = cluster(view)?.workloads.as_ref()?;
+    let workloads = view.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|one| runs_us(one)).collect();
     if ours.is_empty() {
         let namespace = &view.settings.lease_namespace.value;

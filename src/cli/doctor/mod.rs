@@ -6,7 +6,9 @@
 //!
 //! | file | its job |
 //! |---|---|
-//! | `observe` | what is read, and what a role must allow |
+//! | `observe` | the table of what is read, in which order, and after what |
+//! | `reads` | the reads, and what a role must allow for them |
+//! | `view` | what was read |
 //! | `outcome` | what comes of a check |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
@@ -15,17 +17,20 @@ mod cluster;
 mod nodes;
 mod observe;
 mod outcome;
+mod reads;
 mod routes;
 mod services;
+mod view;
 
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
-pub(super) use observe::{Observer, View};
+pub(super) use observe::Observer;
 pub(super) use outcome::{Gap, Outcome, Seen};
-use outcome::{Status, Verdict, Verdicts, or_ok};
+use outcome::{SEE_ERROR, Status, Verdict, Verdicts, or_ok};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+pub(super) use view::View;
 
 /// One check: its name, what it looks at, the fix where that could not be read, and what decides.
 type Check = (Text, Text, Text, Decide);
@@ -39,7 +44,6 @@ enum Decide {
 }
 use Decide::{Each, One};
 
-const SEE_ERROR: &str = "see what the error names";
 const SEE_API_SERVER: &str = "check the API server's own health";
 
 #[rustfmt::skip] // What it is about, then what decides.

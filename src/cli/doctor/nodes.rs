@@ -1,8 +1,8 @@
 //! Nodes and their servers. What Kubernetes alone says is shown without the Cloud API, and the other way round.
 
 use super::cloud;
-use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
+use super::view::View;
 use crate::controllers::lifecycle::{SHUTDOWN, switch_on};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized, join_anew};
 use crate::provider::{Finding, Reason};
@@ -79,14 +79,14 @@ pub(super) fn provider_ids(view: &View) -> Verdicts {
     let outcome = if is_all { Outcome::fail } else { Outcome::warn };
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
-        let fix = match is_hccm {
-            true => {
-                "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud".to_owned()
-            }
-            false => format!(
+        let fix = if is_hccm {
+            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud"
+                .to_owned()
+        } else {
+            format!(
                 "where the node runs on a server of this project, {}",
                 join_anew(&plan.node)
-            ),
+            )
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
@@ -217,9 +217,10 @@ pub(super) fn off(view: &View) -> Verdicts {
     let is_all = nodes.iter().all(|plan| plan.server.is_off());
     let decide = |plan: &NodePlan| match &plan.server {
         Server::Matched(server, _) if server.is_off => {
-            let effect = match plan.node.is_ready() {
-                true => "the node still says that it is ready",
-                false => "the node is not ready",
+            let effect = if plan.node.is_ready() {
+                "the node still says that it is ready"
+            } else {
+                "the node is not ready"
             };
             let found = format!("its server {} is off; {effect}", server.id);
             Some(Outcome::bad(is_all, found, switch_on(server.id)))

@@ -5,6 +5,9 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
+/// The fix where the error itself names what to do.
+pub(super) const SEE_ERROR: &str = "see what the error names";
+
 /// The result of a check. Problems are listed first, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -60,14 +63,32 @@ pub(in crate::cli) enum Gap {
     NotHere(String),
     /// It was tried; the error, and the fix where the error shows it.
     Failed(String, Option<String>),
+    /// The same, where the API does not accept the credentials: no later read sends them.
+    Refused(Credential, String, Option<String>),
+}
+
+/// Credentials that several reads send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Credential {
+    /// The token of the Cloud API.
+    Cloud,
+    /// What the kubeconfig or the service account has.
+    Kubernetes,
+}
+
+impl Gap {
+    /// The gap of what rests on `self`, which `check` reports.
+    pub(super) fn behind(&self, check: &'static str) -> Gap {
+        match self {
+            Gap::NotHere(why) => Gap::NotHere(why.clone()),
+            Gap::Needs(_) | Gap::Failed(..) | Gap::Refused(..) => Gap::Needs(check),
+        }
+    }
 }
 
 /// For a check that rests on what another one reports.
 pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a T, Gap> {
-    seen.as_ref().map_err(|gap| match gap {
-        Gap::NotHere(why) => Gap::NotHere(why.clone()),
-        Gap::Needs(_) | Gap::Failed(..) => Gap::Needs(check),
-    })
+    seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
 /// For the check that reports it.
@@ -99,7 +120,9 @@ impl Outcome {
         match gap {
             Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
             Gap::NotHere(why) => Outcome::skipped(why),
-            Gap::Failed(why, fix) => Outcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned())),
+            Gap::Failed(why, fix) | Gap::Refused(_, why, fix) => {
+                Outcome::fail(why, fix.unwrap_or_else(|| remedy.to_owned()))
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! The private Network's routes, as the route controller sees them, and what nodes say of their
 //! pods' network.
 
-use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, need, or_ok, reported};
+use super::view::View;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::node::{self, Server};

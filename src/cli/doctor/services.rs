@@ -1,8 +1,8 @@
 //! Services and their load balancers.
 
 use super::nodes;
-use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
+use super::outcome::{Gap, Outcome, SEE_ERROR, Verdicts, counted, need, or_ok, reported};
+use super::view::View;
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
@@ -21,8 +21,8 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &View) -> Verdicts {
-    let plans = match &view.services {
-        Err(Gap::Needs(check @ ("api" | "network"))) => return unplanned(view, check),
+    let plans = match &view.services.plans {
+        Err(Gap::Needs(check @ ("api" | "network" | "routes"))) => return unplanned(view, check),
         plans => plans.as_ref()?,
     };
     nodes::need_project(view)?;
@@ -38,9 +38,13 @@ pub(super) fn services(view: &View) -> Verdicts {
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
-    outcomes.extend(left_over_ports(&view.external, plans));
-    if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
-        outcomes.push(Outcome::warn(why.as_str(), ""));
+    outcomes.extend(left_over_ports(&view.services.external, plans));
+    match &view.services.failed_tries {
+        Err(Gap::NotHere(why)) if !outcomes.is_empty() => {
+            outcomes.push(Outcome::warn(why.as_str(), ""));
+        }
+        Err(gap @ Gap::Refused(..)) => outcomes.push(Outcome::unread(gap.clone(), SEE_ERROR)),
+        _ => {}
     }
     let ok = match plans.len() {
         0 => "there is no Service of type LoadBalancer".to_owned(),
@@ -142,7 +146,7 @@ fn on(service: &Service, outcome: Outcome) -> Outcome {
 
 /// What Kubernetes alone says, where the cloud was not read: see `check`.
 fn unplanned(view: &View, check: &'static str) -> Verdicts {
-    let services = need(&view.listed, "cluster")?;
+    let services = view.services.listed.as_ref()?;
     let waits = |service: &&Service| {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
     };
@@ -156,9 +160,10 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
         on(service, Outcome::warn(found, remedy))
     });
     let outcomes: Vec<Outcome> = outcomes.collect();
-    match outcomes.is_empty() {
-        true => Err(Gap::Needs(check)),
-        false => Ok(outcomes),
+    if outcomes.is_empty() {
+        Err(Gap::Needs(check))
+    } else {
+        Ok(outcomes)
     }
 }
 
@@ -166,7 +171,7 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
 /// written it.
 fn history(view: &View, service: &Service) -> Option<String> {
     let about = Involved::from(&service.object());
-    let event = view.failed_tries.as_ref().ok()?.get(&about)?;
+    let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
     let (when, reason) = (ago(event.at()), &event.reason);
     Some(format!(
         "; the event of the last try, {when}, says {reason}: {}",
@@ -183,9 +188,10 @@ fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
         _ => remedy,
     };
     let message = lack + &failed.unwrap_or_default();
-    Some(match is_late(plan) {
-        true => Outcome::fail(message, remedy),
-        false => Outcome::warn(message, remedy),
+    Some(if is_late(plan) {
+        Outcome::fail(message, remedy)
+    } else {
+        Outcome::warn(message, remedy)
     })
 }
 
@@ -317,7 +323,7 @@ pub(super) fn targets(view: &View) -> Verdicts {
         });
         return or_ok(outcomes, "each target is healthy");
     }
-    let plans = need(&view.services, "services")?;
+    let plans = need(&view.services.plans, "services")?;
     let outcomes = plans.iter().filter_map(|plan| {
         let trouble = trouble(plan)?;
         let outcome = Outcome::bad(trouble.is_outage, trouble.message, trouble.fix);
@@ -329,7 +335,7 @@ pub(super) fn targets(view: &View) -> Verdicts {
 }
 
 pub(super) fn orphans(view: &View) -> Verdicts {
-    let outcomes = view.orphans.as_ref()?.iter().map(|orphan| {
+    let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
         let outcome = match &orphan.stays {
@@ -348,7 +354,7 @@ pub(super) fn orphans(view: &View) -> Verdicts {
         };
         outcome.on("load-balancer", &balancer.name)
     });
-    let kept = view.kept.iter().flatten();
+    let kept = view.services.kept.iter().flatten();
     let kept: Vec<String> = kept
         .map(|one| format!("{} ({})", one.name, one.id))
         .collect();

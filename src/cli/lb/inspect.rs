@@ -82,15 +82,64 @@ fn inspection(
     is_wide: bool,
     known: Sides,
 ) -> String {
-    // What blocks it, what does not work, then warnings.
-    let mut findings: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
-    findings.extend(gone(plan).filter(|_| known == Sides::Both));
-    findings.extend(failed.as_deref().map(failed_lines));
-    findings.extend(unhealthy(plan));
+    let of_found = |text: fn(&Balancer) -> String| {
+        let found = plan.cloud.found.as_ref();
+        found.map(text).unwrap_or_default()
+    };
+    let annotations = plan.service.metadata.annotations.iter();
+    let annotations = annotations.map(|(key, value)| line(format_args!("  {key}: {value:?}")));
+    [
+        section(
+            "FINDINGS",
+            &findings(plan, failed, known),
+            match known {
+                Sides::Kubernetes => "none in its annotations",
+                known => known.or_unknown("none"),
+            },
+        ),
+        "\n".to_owned(),
+        both_sides(plan, known),
+        match known {
+            Sides::Kubernetes => spec(plan) + &listed("ANNOTATIONS", annotations),
+            _ => String::new(),
+        },
+        of_found(usage),
+        of_found(certificates),
+        health(plan),
+        section(
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
+            &fields(plan, is_wide),
+            match plan.obstacle() {
+                None => known.or_unknown("none: nothing is wanted of a load balancer"),
+                Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
+            },
+        ),
+        would_do(
+            &plan.description(),
+            match plan.obstacle() {
+                None => known.or_unknown("change nothing"),
+                Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
+            },
+        ),
+        events(plan),
+    ]
+    .concat()
+}
+
+/// What blocks the Service, what does not work, then warnings.
+fn findings(plan: &ServicePlan, failed: Option<Arc<PastEvent>>, known: Sides) -> String {
+    let mut texts: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
+    texts.extend(gone(plan).filter(|_| known == Sides::Both));
+    texts.extend(failed.as_deref().map(failed_lines));
+    texts.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
     others.sort_by_key(|finding| finding.severity != Severity::Warning);
-    findings.extend(others.into_iter().map(finding));
+    texts.extend(others.into_iter().map(finding));
+    texts.concat()
+}
 
+/// The fields of the load balancer, those that differ first, and how many are not shown.
+fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
     let all = fields.len();
@@ -108,49 +157,7 @@ fn inspection(
             &one.source,
         )
     });
-
-    let of_found = |text: fn(&Balancer) -> String| {
-        let found = plan.cloud.found.as_ref();
-        found.map(text).unwrap_or_default()
-    };
-    let annotations = plan.service.metadata.annotations.iter();
-    let annotations = annotations.map(|(key, value)| line(format_args!("  {key}: {value:?}")));
-    [
-        section(
-            "FINDINGS",
-            &findings.concat(),
-            match known {
-                Sides::Kubernetes => "none in its annotations",
-                known => known.or_unknown("none"),
-            },
-        ),
-        "\n".to_owned(),
-        both_sides(plan, known),
-        match known {
-            Sides::Kubernetes => spec(plan) + &listed("ANNOTATIONS", annotations),
-            _ => String::new(),
-        },
-        of_found(usage),
-        of_found(certificates),
-        health(plan),
-        section(
-            "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
-            &(fields.collect::<String>() + &more),
-            match plan.obstacle() {
-                None => known.or_unknown("none: nothing is wanted of a load balancer"),
-                Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
-            },
-        ),
-        would_do(
-            &plan.description(),
-            match plan.obstacle() {
-                None => known.or_unknown("change nothing"),
-                Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
-            },
-        ),
-        events(plan),
-    ]
-    .concat()
+    fields.collect::<String>() + &more
 }
 
 /// What the load balancer costs, carried this month, and does now; what is not known is left out.
@@ -201,9 +208,10 @@ fn certificates(found: &Balancer) -> String {
 
 /// Nothing where there is no row.
 fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    match rows.is_empty() {
-        true => String::new(),
-        false => format!("\n{}", table::render(headings, &rows)),
+    if rows.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", table::render(headings, &rows))
     }
 }
 

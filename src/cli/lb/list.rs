@@ -20,9 +20,10 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     let begun = clock::now();
     TABLE.show(context, || {
-        let empty = match is_off {
-            true => turned_off() + ".\n",
-            false => nothing(&settings.namespace.value),
+        let empty = if is_off {
+            turned_off() + ".\n"
+        } else {
+            nothing(&settings.namespace.value)
         };
         let (controller, apis) = (&services.controller, &context.apis);
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
@@ -61,9 +62,10 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
     let lines = kept.map(|one| {
         let addresses = one.addresses.iter().map(ToString::to_string);
         let of = Vec::from_iter(one.domains.iter().cloned().chain(addresses)).join(", ");
-        let what = match one.domains.is_empty() {
-            true => format!("load balancer {} ({}), at", one.name, one.id),
-            false => format!("certificate {} ({}), for", one.name, one.id),
+        let what = if one.domains.is_empty() {
+            format!("load balancer {} ({}), at", one.name, one.id)
+        } else {
+            format!("certificate {} ({}), for", one.name, one.id)
         };
         let line = format!("{what} {of}");
         paragraph("  ", 6, &line)
@@ -115,10 +117,11 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses = addresses.take(if is_wide { usize::MAX } else { 1 });
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
-    let service = match plan.service.metadata.namespace.is_empty() {
-        // Its labels do not say.
-        true => "-".to_owned(),
-        false => plan.service.full_name(),
+    let service = if plan.service.metadata.namespace.is_empty() {
+        // The labels of the load balancer do not name the Service.
+        "-".to_owned()
+    } else {
+        plan.service.full_name()
     };
     vec![
         service,
@@ -141,10 +144,9 @@ const WARNINGS_SHOWN: usize = 2;
 
 /// What differs and what is warned of, in the fewest words.
 fn diff(plan: &ServicePlan) -> String {
-    match plan.is_orphan() {
-        true if plan.has_writes() => return "orphan".into(),
-        true => return "orphan, stays".into(),
-        false => {}
+    if plan.is_orphan() {
+        let stays = if plan.has_writes() { "" } else { ", stays" };
+        return format!("orphan{stays}");
     }
     if let Some(obstacle) = plan.obstacle() {
         return format!("!{}", obstacle.reason.name());

@@ -64,9 +64,10 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
         return Ok(Exit::Done);
     }
     Ok(context.do_now(|| {
-        let (mut report, mut plans) = match ids.is_empty() {
-            true => Default::default(),
-            false => services.controller.delete_orphans(&context.apis, &ids),
+        let (mut report, mut plans) = if ids.is_empty() {
+            Default::default()
+        } else {
+            services.controller.delete_orphans(&context.apis, &ids)
         };
         for orphan in orphans.into_iter().filter(|one| deletable(one).is_none()) {
             report.note(orphan.name(), Progress::Unchanged);
@@ -139,11 +140,12 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     context.show_leader();
     let settings = &context.settings;
     let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
-    match settings.dry_run.value || settings.yes.value || may_ask {
-        true => Ok(()),
-        false => Err(usage(&format!(
+    if settings.dry_run.value || settings.yes.value || may_ask {
+        Ok(())
+    } else {
+        Err(usage(&format!(
             "{what} asks, and there is no terminal to ask at: add --yes, or --dry-run to see the plan"
-        ))),
+        )))
     }
 }
 

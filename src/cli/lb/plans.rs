@@ -222,10 +222,11 @@ fn called(plan: &ServicePlan) -> Known {
         others.extend(found.addresses.iter().map(ToString::to_string));
     }
     Known {
-        name: match plan.service.metadata.name.is_empty() {
-            // Its labels do not say of which Service it is.
-            true => plan.object.name.clone(),
-            false => plan.service.full_name(),
+        name: if plan.service.metadata.name.is_empty() {
+            // The labels of the load balancer do not name the Service.
+            plan.object.name.clone()
+        } else {
+            plan.service.full_name()
         },
         others,
     }
@@ -234,12 +235,13 @@ fn called(plan: &ServicePlan) -> Known {
 /// What a word names that is there not.
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
-    match bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
-        true => format!("load balancer {bare} of a Service"),
-        false => format!(
+    if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
+        format!("load balancer {bare} of a Service")
+    } else {
+        format!(
             "Service {} of type LoadBalancer",
             Vec::from_iter(word.readings()).join(" or ")
-        ),
+        )
     }
 }
 

@@ -135,9 +135,10 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Ver
 
 /// What is wrong, with this status; or that nothing is.
 fn ok_unless(status: u16, wrong: String) -> Verdict {
-    match wrong.is_empty() {
-        true => Verdict::new(200, "ok\n"),
-        false => Verdict::new(status, wrong),
+    if wrong.is_empty() {
+        Verdict::new(200, "ok\n")
+    } else {
+        Verdict::new(status, wrong)
     }
 }
 

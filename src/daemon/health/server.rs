@@ -187,9 +187,10 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
 /// How long the machine may still wait. The error: no longer. A time-out of zero would be none at all.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
-    match left.is_zero() {
-        true => Err(ErrorKind::TimedOut.into()),
-        false => Ok(left),
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
     }
 }
 

@@ -217,9 +217,10 @@ impl Renewer {
             WaitPolicy::UntilRenewed => self.held.is_none(),
         };
         if is_final {
-            let hint = match error.is_forbidden() {
-                true => "; --leader-elect=false works without a Lease",
-                false => "",
+            let hint = if error.is_forbidden() {
+                "; --leader-elect=false works without a Lease"
+            } else {
+                ""
             };
             let why = Acquired::Failed(format!("{key}: {error}{hint}"));
             self.lease.refuse(why);

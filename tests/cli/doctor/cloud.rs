@@ -122,6 +122,57 @@ fn after_a_refused_token_nothing_is_sent() {
     }
 }
 
+/// Credentials that one read shows to be refused are not sent by any later one, whichever read that is.
+#[test]
+fn refused_credentials_are_not_sent_again() {
+    let refused = |half| match half {
+        Half::Hetzner => Effect::hetzner_error(401, "unauthorized", "unable to authenticate"),
+        _ => Effect::kubernetes_status(401, "Unauthorized", "Unauthorized"),
+    };
+    for (half, method, path, check) in [
+        (Half::Hetzner, "GET", "/v1/servers", "api"),
+        (Half::Hetzner, "GET", "/v1/networks", "network"),
+        (Half::Hetzner, "PUT", "/v1/load_balancers/", "permission"),
+        (Half::Hetzner, "GET", "/v1/load_balancers", "services"),
+        (Half::Kubernetes, "GET", "/version", "cluster"),
+        (
+            Half::Kubernetes,
+            "POST",
+            "/selfsubjectaccessreviews",
+            "cluster",
+        ),
+        (Half::Kubernetes, "GET", "/leases/", "lease"),
+        (Half::Kubernetes, "GET", "/deployments", "other-ccm"),
+        (Half::Kubernetes, "GET", "/api/v1/nodes", "nodes"),
+        (Half::Kubernetes, "GET", "/api/v1/services", "services"),
+        (Half::Kubernetes, "GET", "/events", "services"),
+    ] {
+        let world = World::healthy();
+        let rule = Rule::new(refused(half)).half(half);
+        world.fault(
+            rule.method(method)
+                .when(move |request: &Request| request.path.contains(path)),
+        );
+        let before = world.mark();
+        let ran = world.doctor(&["-o", "json"]);
+        let calls = world.sandbox.calls().calls_since(before);
+        let sent = calls.iter().filter(|call| call.half == half);
+        let sent = sent.filter(|call| !call.path.contains("metadata"));
+        let mut after = sent.skip_while(|call| call.status != Some(401));
+        assert!(after.next().is_some(), "{method} {path} was not refused");
+        let after: Vec<String> = after
+            .map(|call| format!("{} {}", call.method, call.path))
+            .collect();
+        assert!(after.is_empty(), "after {method} {path}: {after:?}");
+        let said = checks(&ran);
+        let found = said.iter().filter(|(name, _)| name == check);
+        let is_said = |(_, found): &(String, crate::doctor::world::Check)| {
+            format!("{found:?}").to_lowercase().contains("unauthorized")
+        };
+        assert!(found.clone().any(is_said), "{method} {path}: {said:?}");
+    }
+}
+
 #[test]
 fn the_network() {
     fn detach(world: &mut World) {

@@ -1,0 +1,453 @@
+//! What each stage of `observe` reads, and what a role must allow for it.
+
+use super::outcome::{Credential, Gap, Seen};
+use super::view::{Cloud, Cluster, Need, View};
+use crate::cache::{self, Apis, ReadFrom};
+use crate::cli::startup::Started;
+use crate::cli::{leader, wire};
+use crate::controllers::Selection;
+use crate::controllers::node::{self, NodePlan};
+use crate::controllers::route::{self, RouteController};
+use crate::controllers::service::{self, ServiceController, ServicePlan};
+use crate::kube::{self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Workload};
+use crate::provider::variables::{
+    HCLOUD_ENDPOINT, HCLOUD_LOAD_BALANCERS_ENABLED, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE,
+    ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER,
+};
+use crate::provider::{
+    self, Balancer, ErrorKind, Instance, Kept, Orphan, Permission, Servers, TargetCounts, Urgency,
+    clock,
+};
+use crate::settings::{self, Controller, Problem};
+use jiff::Timestamp;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the reads are made with.
+pub(super) struct Reader<'a> {
+    pub(super) started: &'a Started,
+    pub(super) begun: Instant,
+    /// For the cluster only where `no_cluster` is `None`.
+    pub(super) apis: Seen<Apis>,
+    pub(super) no_cluster: Option<Gap>,
+    /// How long an answer of Kubernetes is used.
+    pub(super) look: Duration,
+    /// Whether it is known that the user may do all that the daemon does.
+    pub(super) has_rights: bool,
+}
+
+const NEEDS: &[Need] = &[
+    ("list", "nodes"),
+    ("get", "nodes"),
+    ("patch", "nodes"),
+    ("delete", "nodes"),
+    ("patch", "nodes/status"),
+    ("list", "services"),
+    ("patch", "services/status"),
+    ("create", "events"),
+    ("patch", "events"),
+    COUNT_EVENTS,
+    ("create", LEASES),
+    ("get", LEASES),
+    ("update", LEASES),
+];
+
+/// Without it the work is done all the same; hcloud-cloud-controller-manager's role does not have it.
+pub(super) const COUNT_EVENTS: Need = ("get", "events");
+
+/// For leader election alone. A role names the Lease, except for its creation.
+const LEASES: &str = "leases";
+
+fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (group, namespace, name) = match (resource, verb) {
+        (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
+        (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+        _ => ("", "", ""),
+    };
+    Verb {
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace,
+        name,
+    }
+}
+
+pub(super) fn is_of_token(problem: &Problem) -> bool {
+    problem.is_about(&settings::HCLOUD_TOKEN)
+}
+
+pub(super) fn token(reader: &Reader) -> Seen<usize> {
+    let started = reader.started;
+    if let Some(token) = &started.settings.token.value {
+        return Ok(token.length());
+    }
+    let mut problems = started.problems.iter().rev();
+    let problem = problems.find(|problem| is_of_token(problem));
+    Err(failed(problem.map_or_else(
+        || "it is not set".into(),
+        ToString::to_string,
+    )))
+}
+
+pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
+    let apis = match (&reader.apis, &reader.no_cluster) {
+        (_, Some(gap)) => return Err(gap.clone()),
+        (Err(_), None) => return Err(Gap::Needs("api")),
+        (Ok(apis), None) => apis,
+    };
+    let kube = &*apis.kube;
+    let unreached = |error: kube::Error| {
+        let why = format!("{error} ({})", kube.origin());
+        if error.is_unauthorized() {
+            Gap::Refused(Credential::Kubernetes, why, None)
+        } else {
+            failed(why)
+        }
+    };
+    let version = kube.version().map_err(unreached)?;
+    let missing = if reader.has_rights {
+        Ok(Vec::new())
+    } else {
+        missing(reader, kube)
+    };
+    let missing = match missing {
+        // Anybody may ask for the version: only now it is known that they do not know us.
+        Err(error) if error.is_unauthorized() || error.is_unavailable() => {
+            return Err(unreached(error));
+        }
+        answer => answer.map_err(|error| failed(error.to_string())),
+    };
+    Ok(Cluster {
+        at: format!("{} ({})", kube.server(), kube.origin()),
+        version,
+        missing,
+    })
+}
+
+fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Error> {
+    let settings = &reader.started.settings;
+    let key = leader::key(settings);
+    let has_lease = settings.leader_elect.value;
+    let mut missing = Vec::new();
+    for need in NEEDS.iter().filter(|need| has_lease || need.1 != LEASES) {
+        if !kube.may(&question(*need, &key))? {
+            missing.push(*need);
+        }
+    }
+    Ok(missing)
+}
+
+/// The cluster's identity is taken from the Lease, too.
+pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
+    let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
+    if !settings.leader_elect.value {
+        let why = "--leader-elect=false: no Lease is used";
+        return Err(Gap::NotHere(why.into()));
+    }
+    let key = leader::key(settings);
+    let lease = apis.kube.lease(&key).map_err(cache::Error::Kube);
+    let lease = lease.map_err(gap)?;
+    apis.identity.heed(&key, lease.as_ref());
+    Ok(lease.map(|lease| lease.spec()))
+}
+
+pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
+    let namespace = leader::key(&reader.started.settings).namespace;
+    let workloads = reader.apis.as_ref()?.kube.workloads(&namespace);
+    workloads.map_err(|error| {
+        let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
+        unlisted(error, &what)
+    })
+}
+
+/// While a refused login of the daemon waits, none is tried.
+pub(super) fn wait_of_login(reader: &Reader) {
+    if let Ok(apis) = &reader.apis {
+        leader::heed_refused_login(&reader.started.settings, apis);
+    }
+}
+
+/// Makes one call; what rests on the list takes it from the cache.
+pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
+    let apis = reader.apis.as_ref().ok()?;
+    apis.provider.dedicated()?;
+    let listed = apis.dedicated(None, Urgency::Needed);
+    Some(listed.map(|view| view.value))
+}
+
+/// What the login of Robot shows; `None` where `ROBOT_ENABLED` is false.
+pub(super) fn of_login(view: &View) -> Option<Seen<Arc<Vec<Instance>>>> {
+    let dedicated = view.cloud.dedicated.clone();
+    let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
+    view.settings.robot_enabled.value.then(read)
+}
+
+pub(super) fn servers(reader: &Reader, cloud: &mut Cloud) -> Seen<Arc<Vec<Instance>>> {
+    let apis = reader.apis.as_ref()?;
+    cloud.asked = clock::now();
+    let instances = apis.provider.instances();
+    let servers = instances.map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
+    // What the answer said of the rate limit is known without another call.
+    cloud.checkup = apis.provider.checkup(false);
+    let servers = servers.map_err(cloud_gap)?;
+    Ok(apis.instances_listed(servers, cloud.asked).value)
+}
+
+pub(super) fn checkup(reader: &Reader, cloud: &mut Cloud) -> Seen<()> {
+    cloud.checkup = reader.apis.as_ref()?.provider.checkup(true);
+    match &cloud.checkup.permission {
+        Permission::Refused(why) => Err(Gap::Refused(Credential::Cloud, why.clone(), None)),
+        _ => Ok(()),
+    }
+}
+
+/// Neither routes nor load balancers are planned without the private Network that is named.
+pub(super) fn network(cloud: &Cloud) -> Seen<()> {
+    match &cloud.checkup.network {
+        Some(Err(error)) => Err(cloud_gap(error.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// The load balancers of the project, whatever cluster they are of.
+pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
+    let provider = &reader.apis.as_ref()?.provider;
+    let balancers = provider.load_balancers().filter(|_| !has_cluster);
+    let Some(balancers) = balancers else {
+        return Err(Gap::Needs("services"));
+    };
+    let snapshot = provider
+        .prepare()
+        .and_then(|()| balancers.observe(&[], Urgency::Needed));
+    let all = snapshot.map_err(cloud_gap)?.all().into_iter();
+    Ok(all
+        .map(|(balancer, _)| (balancer.name.clone(), balancer.target_counts(None)))
+        .collect())
+}
+
+pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
+    let apis = reader.apis.as_ref()?;
+    let nodes = apis.nodes.whole(reader.look, ReadFrom::Latest);
+    let servers = cloud.servers.as_ref();
+    let known = Servers {
+        cloud: Ok(servers.map_or(&[][..], |servers| servers.as_slice())),
+        dedicated: cloud.dedicated.as_ref().map_or(Ok(&[]), |listed| {
+            listed.as_ref().map(|listed| listed.as_slice())
+        }),
+    };
+    let nodes = nodes.map_err(gap)?.value;
+    Ok(node::plan(&nodes, known, &*apis.provider, Timestamp::MIN))
+}
+
+pub(super) fn routes(reader: &Reader) -> Seen<route::Plan> {
+    let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
+    if !settings.controllers.value.contains(&Controller::Route) {
+        return Err(Gap::NotHere("--controllers leaves routes out".into()));
+    }
+    let routes = wire::route_settings(settings).map_err(|off| {
+        let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
+        let how = if is_all_that_lacks && settings.network.value.is_some() {
+            "; to check them, add the daemon's, or its settings by --settings-from"
+        } else {
+            ""
+        };
+        Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
+    })?;
+    let routes = RouteController::new(routes);
+    routes.evaluate(apis, reader.look).map_err(gap)
+}
+
+pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Vec<ServicePlan>> {
+    let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
+    if apis.provider.load_balancers().is_none() {
+        let why = format!("{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer");
+        return Err(Gap::NotHere(why));
+    }
+    let services = ServiceController::new(service::Settings {
+        // Half of each is how old a list may be.
+        sync_interval: reader.look * 2,
+        resync_period: reader.look * 2,
+        ..wire::service_settings(settings)
+    });
+    let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
+    // The plans rest on what was read last.
+    let snapshot = apis.load_balancers_last();
+    *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
+    Ok(plans)
+}
+
+/// The Services of type LoadBalancer; after they were planned from the cache.
+pub(super) fn listed(reader: &Reader) -> Seen<Arc<Vec<Arc<Service>>>> {
+    let apis = reader.apis.as_ref()?;
+    let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);
+    Ok(listed.map_err(gap)?.value)
+}
+
+pub(super) fn failed_tries(
+    reader: &Reader,
+    services: &Seen<Arc<Vec<Arc<Service>>>>,
+) -> Seen<HashMap<Involved, Arc<PastEvent>>> {
+    if services.as_ref()?.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let events = service::past_events(reader.apis.as_ref()?, None);
+    let tries = events.map(|events| service::failed_tries(&events));
+    tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
+}
+
+pub(super) fn orphans(reader: &Reader) -> Seen<Vec<Orphan>> {
+    service::known_orphans(reader.apis.as_ref()?, reader.begun).map_err(gap)
+}
+
+pub(super) fn kept(reader: &Reader) -> Seen<Vec<Kept>> {
+    let (_, kept) = service::kept(reader.apis.as_ref()?).map_err(gap)?;
+    Ok(kept)
+}
+
+fn without_login() -> Gap {
+    Gap::NotHere(format!(
+        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set: no dedicated server is looked up, their nodes keep what they have, \
+         and are targets by their InternalIP alone"
+    ))
+}
+
+fn cloud_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        format!(
+            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and \
+             set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
+        ),
+        "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
+         Terraform)"
+            .to_owned(),
+        format!(
+            "check {HCLOUD_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
+        ),
+    ];
+    match error.kind {
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
+            let [login, ..] = fixes;
+            Gap::Refused(Credential::Cloud, error.message, Some(login))
+        }
+        _ => fixable(error, fixes),
+    }
+}
+
+fn robot_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        format!(
+            "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
+             Web service and app settings); ccm shows refused credentials once in ten minutes, because three refused \
+             logins block the IP of this machine for as long"
+        ),
+        "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
+         scripts)"
+            .to_owned(),
+        format!(
+            "check {ROBOT_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
+             nodes on dedicated servers keep what they have"
+        ),
+    ];
+    fixable(error, fixes)
+}
+
+/// The fix of a refused login, of a rate limit, and of everything else.
+fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
+    let fix = match error.kind {
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
+        ErrorKind::RateLimited { .. } => limit,
+        _ => other,
+    };
+    Gap::Failed(error.message, Some(fix))
+}
+
+/// Something that not everybody may list, and that is no fault.
+fn unlisted(error: kube::Error, what: &str) -> Gap {
+    if error.is_unauthorized() {
+        Gap::Refused(Credential::Kubernetes, error.to_string(), None)
+    } else if error.is_forbidden() {
+        Gap::NotHere(format!("this user may not list {what}"))
+    } else {
+        Gap::NotHere(error.to_string())
+    }
+}
+
+/// Why a call to either API failed.
+fn gap(error: cache::Error) -> Gap {
+    match error {
+        cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
+        cache::Error::Kube(error) if error.is_unauthorized() => {
+            Gap::Refused(Credential::Kubernetes, error.to_string(), None)
+        }
+        cache::Error::Cloud(error) => cloud_gap(error),
+        cache::Error::Dedicated(error) => robot_gap(error),
+        error => failed(error.to_string()),
+    }
+}
+
+pub(super) fn failed(why: String) -> Gap {
+    Gap::Failed(why, None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const ROLES: [&str; 2] = [
+        include_str!("../../../manifests/base/role.yaml"),
+        include_str!("../../../manifests/base/lease.yaml"),
+    ];
+
+    fn texts(value: &Value) -> Vec<String> {
+        let list = value.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Group, resource, verb, name of every rule.
+    fn allowed() -> BTreeSet<[String; 4]> {
+        let mut all = BTreeSet::new();
+        for document in ROLES
+            .iter()
+            .flat_map(|text| serde_yaml::Deserializer::from_str(text))
+        {
+            let role = Value::deserialize(document).unwrap();
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                let names = match texts(&rule["resourceNames"]) {
+                    none if none.is_empty() => vec![String::new()],
+                    some => some,
+                };
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            all.extend(names.iter().map(|name| {
+                                [group.clone(), resource.clone(), verb.clone(), name.clone()]
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_table_says_what_the_manifests_allow() {
+        let key = LeaseKey {
+            namespace: "kube-system".into(),
+            name: "cloud-controller-manager".into(),
+        };
+        let asked = NEEDS.iter().map(|need| {
+            let asked = question(*need, &key);
+            [asked.group, need.1, need.0, asked.name].map(str::to_owned)
+        });
+        assert_eq!(asked.collect::<BTreeSet<_>>(), allowed());
+    }
+}
