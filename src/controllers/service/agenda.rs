@@ -3,13 +3,13 @@
 //!
 //! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
 
-use super::observe::{self, FullName, Reads, candidates, full_name};
+use super::observe::{self, FullName, Reads, Seen, candidates, full_name};
 use super::plan::{Want, want};
 use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::controllers::controller::Selection;
 use crate::kube::{Node, Service};
-use crate::provider::{TlsSecrets, Urgency, clock};
+use crate::provider::{Urgency, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -69,7 +69,7 @@ pub(super) struct Next {
     pub(super) reads: Reads,
 }
 
-/// What a Service in a list is to its last plan.
+/// How a Service in a list differs from what its last plan was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// The Service was not planned before.
@@ -79,20 +79,6 @@ pub(super) enum News {
     Same,
     /// The plan was made for a newer version of the Service: the list is old, however often it is seen.
     Old,
-}
-
-/// What Kubernetes showed at one moment.
-#[derive(Default)]
-pub(super) struct Seen {
-    /// As the API server listed the Services of type LoadBalancer.
-    pub(super) list: Arc<Vec<Arc<Service>>>,
-    /// Every Service that we may have to do with, by name.
-    pub(super) services: Vec<Arc<Service>>,
-    pub(super) nodes: Arc<Vec<Arc<Node>>>,
-    /// What the Secrets hold that these Services name; empty where a person chose Services.
-    pub(super) tls_secrets: TlsSecrets,
-    /// Whether all Services are compared.
-    pub(super) is_comparison: bool,
 }
 
 /// Which Services a pass may plan.
@@ -123,9 +109,9 @@ struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// Of the Services of its group, and of the Secrets that it names, where there are such; by its UID.
+    /// By the UID of a Service: its group's Services and the Secrets that it names, where there are such.
     others: HashMap<String, u64>,
-    /// There are Services that use load balancers together.
+    /// Whether Services use load balancers together.
     has_groups: bool,
 }
 
@@ -146,7 +132,7 @@ impl Agenda {
         }
     }
 
-    /// What is planned now of what was seen last.
+    /// Returns what is planned next of what Kubernetes showed.
     pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<Service>| {
@@ -175,7 +161,7 @@ impl Agenda {
         Next { services, reads }
     }
 
-    /// What must be read for plans that are carried out. `since`: before then, changes of the same Services were being
+    /// Returns what must be read for plans that are carried out. `since`: before that, changes of the same Services were being
     /// made.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
@@ -187,6 +173,7 @@ impl Agenda {
         Reads { max_age, urgency }
     }
 
+    /// Returns why the Service is planned, although nobody asked for it.
     fn why(&self, service: &Service, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -202,7 +189,7 @@ impl Agenda {
         })
     }
 
-    /// Why the last plan of the Service does not count any more, where it does not.
+    /// Returns why the last plan of the Service does not count any more, where that is so.
     pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
@@ -213,6 +200,7 @@ impl Agenda {
         is_overtaken.then_some(Why::Overtaken)
     }
 
+    /// Compares the Service with what its last plan was made for.
     pub(super) fn news(&self, service: &Service) -> News {
         match self.planned.get(&service.metadata.uid) {
             None => News::New,
@@ -230,7 +218,7 @@ impl Agenda {
     /// from these lists.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
         let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
-        let (services, nodes) = seen.lists();
+        let (services, nodes) = lists(seen);
         self.settled.0.ptr_eq(&services)
             && self.settled.1.ptr_eq(&nodes)
             && !seen.is_comparison
@@ -239,6 +227,7 @@ impl Agenda {
             && !seen.services.iter().any(is_retry_due)
     }
 
+    /// Whether all Services are to be compared.
     pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
         self.compared
             .is_none_or(|last| now.duration_since(last) >= period)
@@ -249,7 +238,7 @@ impl Agenda {
         self.dependencies.has_groups
     }
 
-    /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
+    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
@@ -276,7 +265,7 @@ impl Agenda {
 
     /// Takes note that no Service was due, and that none is worked on.
     pub(super) fn settle(&mut self, seen: &Seen) {
-        self.settled = seen.lists();
+        self.settled = lists(seen);
     }
 
     /// Takes note of a plan for the Service as it is here, with nodes that are no older than those seen last.
@@ -302,6 +291,7 @@ impl Agenda {
         }
     }
 
+    /// Returns the version of the Service in the last list, when it is another one than this.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -386,12 +376,6 @@ impl Why {
     }
 }
 
-impl Seen {
-    fn lists(&self) -> Lists {
-        (Arc::downgrade(&self.list), Arc::downgrade(&self.nodes))
-    }
-}
-
 impl Dependencies {
     pub(super) fn new(apis: &Apis, seen: &Seen) -> Dependencies {
         let provider = &*apis.provider;
@@ -440,7 +424,11 @@ impl Dependencies {
     }
 }
 
-/// What the Services of a group are, as a number, by the UID of each of them. `key`: of a Service's group.
+fn lists(seen: &Seen) -> Lists {
+    (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
+}
+
+/// Returns a number for the Services of each group, by the UID of each of them. `key` names the group of a Service.
 fn of_groups(
     services: &[Arc<Service>],
     key: impl Fn(&Service) -> Option<String>,
@@ -464,7 +452,7 @@ fn of_groups(
     numbers.collect()
 }
 
-/// The same of a Service.
+/// A number for everything of a Service that a plan depends on.
 pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);

@@ -51,11 +51,11 @@ use crate::provider::{
     SeenHealth, Snapshot, TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
-use agenda::{Agenda, Dependencies, Scope, Seen, Why};
+use agenda::{Agenda, Dependencies, Scope, Why};
 use certificates::Certificates;
 use health::{Look, Outages};
 use jiff::Timestamp;
-use observe::{Observed, Reads, Subjects, full_name};
+use observe::{Observed, Reads, Seen, full_name};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ impl ServiceController {
         };
         let mut plans = plan::plan(&observed, true);
         let needs = plan::needs(&plans);
-        if observed.read_needs(apis, &seen.nodes, needs, begun, Urgency::Asked)? {
+        if observed.read_needs(apis, &seen.nodes, needs, begun)? {
             plans = plan::plan(&observed, true);
         }
         plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());
@@ -316,7 +316,10 @@ impl Sync<'_> {
         if !selection.is_explicit() && !is_waiting && state.agenda.is_settled(&seen, begun) {
             return Ok(());
         }
-        let waiting = |error| Outage::new(error, waiting(&seen.services));
+        let waiting = |error| {
+            let waiting = ours(&seen.services).count();
+            Outage::new(error, controller::waiting(waiting, "Service"))
+        };
         state.saw(apis, &seen);
         let observed = state.observe_next(apis, selection, &seen, false);
         let observed = observed.map_err(waiting)?;
@@ -478,6 +481,7 @@ impl ServiceController {
         Ok(())
     }
 
+    /// Takes note of a look at Kubernetes, and stops what does not fit any more.
     fn saw(&mut self, apis: &Apis, seen: &Seen) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
@@ -510,19 +514,21 @@ impl ServiceController {
         let to_pay = next.services.iter().filter(|(_, why)| *why != Why::Asked);
         let payers = to_pay.filter_map(|(one, _)| self.admission.own_payer(&one.metadata.uid));
         let payers = admission::different(payers);
-        let subjects = Subjects {
-            services: next.services.into_iter().map(|(one, _)| one).collect(),
-            listed: &seen.services,
-            nodes: &seen.nodes,
-        };
-        let (observed, calls) = counted(|| self.observe(apis, subjects, next.reads));
+        let services = next.services.into_iter().map(|(one, _)| one).collect();
+        let (observed, calls) = counted(|| self.observe(apis, services, seen, next.reads));
         admission::charge(&payers, calls);
         observed.map(Some)
     }
 
-    fn observe(&self, apis: &Apis, subjects: Subjects, reads: Reads) -> Result<Observed, Error> {
-        let waiting = self.admission.waiting_of(&subjects.services);
-        let observed = observe::observe(apis, &self.settings.cluster_name, subjects, reads)?;
+    fn observe(
+        &self,
+        apis: &Apis,
+        services: Vec<Arc<Service>>,
+        seen: &Seen,
+        reads: Reads,
+    ) -> Result<Observed, Error> {
+        let waiting = self.admission.waiting_of(&services);
+        let observed = observe::observe(apis, &self.settings.cluster_name, services, seen, reads)?;
         Ok(Observed {
             management: self.management,
             waiting,
@@ -576,10 +582,6 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
     let read = clock::timestamp().as_second() as f64 - age.as_secs_f64();
     LOAD_BALANCERS_READ.set(&[], read.floor());
     health
-}
-
-fn waiting(services: &[Arc<Service>]) -> String {
-    controller::waiting(ours(services).count(), "Service")
 }
 
 fn ours(services: &[Arc<Service>]) -> impl Iterator<Item = &Arc<Service>> {

@@ -7,7 +7,7 @@ use crate::controllers::matching::{Claims, server_of};
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
-    OfferedNode, Provider, ProviderId, Reach, Snapshot, Urgency, clock,
+    OfferedNode, Provider, ProviderId, Reach, Snapshot, TlsSecrets, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -59,6 +59,8 @@ pub(super) struct Observed {
     pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the load balancers were all listed.
     pub(super) answered: Instant,
+    /// How urgent the calls are for these plans.
+    pub(super) urgency: Urgency,
     /// Does the project have a server of the cluster's nodes, by the load balancers' targets, or by what was read after
     /// them? None: it is not known.
     pub(super) has_own_servers: Option<bool>,
@@ -67,13 +69,18 @@ pub(super) struct Observed {
     pub(super) waiting: HashSet<String>,
 }
 
-/// Which Services are observed, and beside what.
-pub(super) struct Subjects<'a> {
-    /// The Services that are planned.
+/// What Kubernetes showed at one moment.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// As the API server listed the Services of type LoadBalancer.
+    pub(super) list: Arc<Vec<Arc<Service>>>,
+    /// Every Service that we may have to do with, by name.
     pub(super) services: Vec<Arc<Service>>,
-    /// All Services of type LoadBalancer, where some use load balancers together.
-    pub(super) listed: &'a [Arc<Service>],
-    pub(super) nodes: &'a [Arc<Node>],
+    pub(super) nodes: Arc<Vec<Arc<Node>>>,
+    /// What the Secrets hold that these Services name; empty where a person chose Services.
+    pub(super) tls_secrets: TlsSecrets,
+    /// Whether all Services are compared.
+    pub(super) is_comparison: bool,
 }
 
 /// How the load balancers are read.
@@ -111,7 +118,6 @@ impl Observed {
         nodes: &[Arc<Node>],
         needs: Needs,
         since: Instant,
-        urgency: Urgency,
     ) -> Result<bool, Error> {
         if needs.services {
             let all = all_services(apis, clock::since(since))?;
@@ -128,12 +134,10 @@ impl Observed {
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
             let since = since.max(self.answered);
-            let servers = apis
-                .instances_since(Some(since), Duration::MAX, urgency)?
-                .value;
+            let servers = apis.instances_since(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
-            self.has_own_servers = Some(servers.iter().any(is_own));
-            self.nodes = offered(apis, nodes, Some(&servers), true);
+            self.has_own_servers = Some(servers.value.iter().any(is_own));
+            self.nodes = offered(apis, nodes, Some(&servers.value), true);
         }
         Ok(needs != Needs::default())
     }
@@ -218,25 +222,21 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads what plans for these Services rest on.
+/// Reads what plans for these Services rest on, beside what was seen of Kubernetes: nodes, and all Services of type LoadBalancer
+/// where some use load balancers together.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
-    subjects: Subjects,
+    services: Vec<Arc<Service>>,
+    seen: &Seen,
     reads: Reads,
 ) -> Result<Observed, Error> {
-    let Subjects {
-        services,
-        listed,
-        nodes,
-    } = subjects;
-    let all = services.iter().chain(listed);
+    let all = services.iter().chain(&seen.services);
     // Nothing of theirs on a load balancer of several is removed.
     let untouched = |one: &Arc<Service>| {
         let is_unread = one.too_large().is_some();
-        let namespace = one.metadata.namespace.clone();
         let left = provider::UntouchedService {
-            namespace,
+            namespace: one.metadata.namespace.clone(),
             is_unread,
         };
         let is_left = is_unread || one.left_alone.is_some();
@@ -254,11 +254,12 @@ pub(super) fn observe(
     // Which Services exist changes little, and only a take-over rests on it.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
-        cluster: cluster(apis, cluster_name, &all.value, nodes)?,
-        nodes: offered(apis, nodes, servers, false),
+        cluster: cluster(apis, cluster_name, &all.value, &seen.nodes)?,
+        nodes: offered(apis, &seen.nodes, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
+        urgency: reads.urgency,
         has_own_servers: None,
         management: Management::Usual,
         waiting: HashSet::new(),

@@ -710,6 +710,7 @@ mod tests {
             cluster: Cluster::default(),
             snapshot: Arc::new(Empty),
             answered: machine.0,
+            urgency: provider::Urgency::CanWait,
             has_own_servers: None,
             management: Management::Usual,
             waiting: HashSet::new(),

@@ -9,7 +9,7 @@ use super::agenda::{self, Agenda, Why};
 use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
-use super::observe::{self, Management, NAME, Observed, Settings, Subjects};
+use super::observe::{self, Management, NAME, Observed, Seen, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
@@ -273,17 +273,16 @@ impl Sync<'_> {
             listed = list()?.value;
         }
         let listed = listed.iter().cloned();
-        let listed: Vec<_> = listed.filter_map(|one| self.admitted(one)).collect();
-        let subjects = Subjects {
-            services,
-            listed: &listed,
-            nodes: &nodes.value,
+        let seen = Seen {
+            services: listed.filter_map(|one| self.admitted(one)).collect(),
+            nodes: nodes.value,
+            ..Seen::default()
         };
-        let mut observed = self.state.observe(apis, subjects, reads)?;
+        let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
         let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
-        if observed.read_needs(apis, &nodes.value, needs, begun, reads.urgency)? {
+        if observed.read_needs(apis, &seen.nodes, needs, begun)? {
             plans = plan::plan(&observed, self.for_people);
         }
         Ok((Some(Arc::new(observed)), plans))
