@@ -43,18 +43,12 @@ impl Call {
 
     /// The first query parameter of that name.
     pub fn query(&self, name: &str) -> Option<&str> {
-        self.query
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The first header of that name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The request's body as JSON; none when it is not.
@@ -146,9 +140,7 @@ impl CallLog {
 
     /// Calls with this bearer token, or this certificate (DER), are logged under `name`.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
-        self.state()
-            .callers
-            .insert(credential.into(), name.to_owned());
+        self.state().callers.insert(credential.into(), name.to_owned());
     }
 
     /// Shows `watcher` every call when it has ended, from the thread that served it.
@@ -186,18 +178,12 @@ impl CallLog {
 
     /// Completes a call; without a response when none is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
-        let watcher = self
-            .watcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {
             let mut state = self.state();
             // Numbers are consecutive, so the place of a call follows from the first one's.
             let first = state.calls.front().map_or(0, |call| call.sequence);
-            let place = sequence
-                .checked_sub(first)
-                .and_then(|place| usize::try_from(place).ok());
+            let place = sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {
                 return;
             };
@@ -230,10 +216,7 @@ impl State {
 
     fn caller(&self, request: &Request) -> String {
         let named = |credential: &[u8], kind: &str| {
-            self.callers
-                .get(credential)
-                .cloned()
-                .unwrap_or_else(|| kind.to_owned())
+            self.callers.get(credential).cloned().unwrap_or_else(|| kind.to_owned())
         };
         match (request.header("authorization"), &request.client_certificate) {
             (Some(value), _) => match value.split_once(' ') {

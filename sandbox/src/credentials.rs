@@ -126,9 +126,7 @@ impl Authority {
     ) -> Result<Identity, Error> {
         let mut params = parameters(&subject.user, validity)?;
         if let Some(group) = &subject.group {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, group.as_str());
+            params.distinguished_name.push(DnType::OrganizationName, group.as_str());
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params, algorithm)
@@ -229,10 +227,7 @@ impl Material {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
         };
-        match self
-            .trusted
-            .verify_client_cert(certificate, intermediates, UnixTime::now())
-        {
+        match self.trusted.verify_client_cert(certificate, intermediates, UnixTime::now()) {
             Ok(_) => certificate.to_vec(),
             Err(_) => Vec::new(),
         }
@@ -291,9 +286,7 @@ impl ClientCertVerifier for AnyCertificate {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -36,12 +36,10 @@ pub fn parse(mut parser: Parser) -> Result<Parsed, Error> {
             Arg::Short('v') | Arg::Long("verbose") => flags.verbose = true,
             Arg::Long(flag) => {
                 let flag = flag.to_owned();
-                flags
-                    .read(&flag, &mut parser)
-                    .map_err(|error| match error {
-                        Error::ParsingFailed { .. } => format!("--{flag}: {error}").into(),
-                        other => other,
-                    })?;
+                flags.read(&flag, &mut parser).map_err(|error| match error {
+                    Error::ParsingFailed { .. } => format!("--{flag}: {error}").into(),
+                    other => other,
+                })?;
             }
             other => return Err(other.unexpected()),
         }
@@ -104,10 +102,8 @@ impl Flags {
 }
 
 fn help() -> String {
-    let effects: String = EFFECTS
-        .iter()
-        .map(|(name, text)| format!("    {name:<16} {text}\n"))
-        .collect();
+    let effects: String =
+        EFFECTS.iter().map(|(name, text)| format!("    {name:<16} {text}\n")).collect();
     format!("{HELP}{effects}")
 }
 
@@ -238,13 +234,8 @@ mod tests {
 
     #[test]
     fn the_scenario_in_the_help_is_one() {
-        let example = HELP
-            .split("win over it:\n\n")
-            .nth(1)
-            .unwrap()
-            .split("\n\nEffects")
-            .next()
-            .unwrap();
+        let example =
+            HELP.split("win over it:\n\n").nth(1).unwrap().split("\n\nEffects").next().unwrap();
         let scenario: Scenario = serde_yaml::from_str(example).unwrap();
         assert_eq!((scenario.servers.len(), scenario.faults.len()), (1, 3));
         assert_eq!(scenario.dedicated_servers.len(), 1);

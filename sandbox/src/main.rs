@@ -61,10 +61,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     while signals.forever().next() == Some(SIGHUP) {
         let token = sandbox.add_token();
         let mut variables = sandbox.env();
-        for (_, value) in variables
-            .iter_mut()
-            .filter(|(name, _)| name == "HCLOUD_TOKEN")
-        {
+        for (_, value) in variables.iter_mut().filter(|(name, _)| name == "HCLOUD_TOKEN") {
             value.clone_from(&token);
         }
         if let Some(path) = env_file {
@@ -81,10 +78,7 @@ fn run(flags: &Flags) -> io::Result<()> {
 /// Lines for a shell.
 fn exports(variables: &[(String, String)]) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
-    variables
-        .iter()
-        .map(|(name, value)| format!("export {name}={}\n", quote(value)))
-        .collect()
+    variables.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()
 }
 
 fn summary(sandbox: &Sandbox) -> String {

@@ -46,15 +46,10 @@ impl Spec {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {
             let properties = format!("/components/schemas/{schema}/properties");
-            let properties = spec
-                .document
-                .pointer_mut(&properties)
-                .and_then(Value::as_object_mut);
+            let properties = spec.document.pointer_mut(&properties).and_then(Value::as_object_mut);
             let properties =
                 properties.ok_or_else(|| format!("the document has no schema {schema}"))?;
-            properties
-                .entry(property)
-                .or_insert_with(|| json!({"type": definition}));
+            properties.entry(property).or_insert_with(|| json!({"type": definition}));
         }
         let schemas = spec.document.pointer_mut("/components/schemas");
         for schema in children(schemas) {
@@ -102,9 +97,7 @@ impl Spec {
         let exact = status.to_string();
         let class = format!("{}xx", status / 100);
         let responses = &operation["responses"];
-        let response = [&exact, &class, "default"]
-            .iter()
-            .find_map(|key| responses.get(*key));
+        let response = [&exact, &class, "default"].iter().find_map(|key| responses.get(*key));
         let Some(response) = response else {
             return Err(vec![format!("{method} {path} does not answer {status}")]);
         };
@@ -133,17 +126,10 @@ impl Spec {
     fn check_query(&self, operation: &Value, query: &[(String, String)]) -> Problems {
         let none = Vec::new();
         let parameters = operation["parameters"].as_array().unwrap_or(&none);
-        let in_query = || {
-            parameters
-                .iter()
-                .filter(|parameter| parameter["in"] == "query")
-        };
+        let in_query = || parameters.iter().filter(|parameter| parameter["in"] == "query");
         let mut problems = Vec::new();
         for parameter in in_query().filter(|parameter| parameter["required"] == true) {
-            if !query
-                .iter()
-                .any(|(name, _)| parameter["name"] == name.as_str())
-            {
+            if !query.iter().any(|(name, _)| parameter["name"] == name.as_str()) {
                 problems.push(format!("query parameter {} is missing", parameter["name"]));
             }
         }
@@ -220,15 +206,9 @@ fn fits(template: &str, path: &str) -> bool {
 /// A query parameter as the type that its schema asks for, or as a string when it can't be.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
-        Some("integer") => text
-            .parse::<i64>()
-            .map_or_else(|_| text.into(), Value::from),
-        Some("number") => text
-            .parse::<f64>()
-            .map_or_else(|_| text.into(), Value::from),
-        Some("boolean") => text
-            .parse::<bool>()
-            .map_or_else(|_| text.into(), Value::from),
+        Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+        Some("number") => text.parse::<f64>().map_or_else(|_| text.into(), Value::from),
+        Some("boolean") => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
         _ => text.into(),
     }
 }

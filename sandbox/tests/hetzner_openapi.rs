@@ -281,10 +281,7 @@ fn networks(tour: &mut Tour) {
 }
 
 fn servers(tour: &mut Tour) {
-    let network = tour
-        .api
-        .cloud
-        .create_network(tour.api.project, "net", "10.0.0.0/16");
+    let network = tour.api.cloud.create_network(tour.api.project, "net", "10.0.0.0/16");
     // The document has neither of them on their own.
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
     tour.api.post("/ssh_keys", key);
@@ -313,9 +310,7 @@ fn servers(tour: &mut Tour) {
             "public_net": {"enable_ipv4": false, "enable_ipv6": false},
         }),
     );
-    tour.api
-        .cloud
-        .create_server(tour.api.project, ServerSpec::default());
+    tour.api.cloud.create_server(tour.api.project, ServerSpec::default());
     for path in [
         "/servers",
         "/servers?name=new",
@@ -353,9 +348,7 @@ fn servers(tour: &mut Tour) {
         tour.get(&format!("/servers/{id}/actions/{action}"));
         tour.get(&format!("/servers/actions/{action}"));
     }
-    tour.api
-        .cloud
-        .fail_next_action("start_server", "action_failed", "Action failed");
+    tour.api.cloud.fail_next_action("start_server", "action_failed", "Action failed");
     let failed = tour.call(
         "POST",
         &format!("/servers/{id}/actions/poweron"),
@@ -438,18 +431,14 @@ impl Tour {
         let path = in_document(&request.path);
         if is_valid
             && let Err(problems) =
-                self.spec
-                    .check_request(method, &path, &request.query, &request.body)
+                self.spec.check_request(method, &path, &request.query, &request.body)
         {
-            self.problems
-                .push(format!("{what}: request: {}", problems.join("; ")));
+            self.problems.push(format!("{what}: request: {}", problems.join("; ")));
         }
         if let Err(problems) =
-            self.spec
-                .check_response(method, &path, answer.status, &response.body)
+            self.spec.check_response(method, &path, answer.status, &response.body)
         {
-            self.problems
-                .push(format!("{what}: answer: {}", problems.join("; ")));
+            self.problems.push(format!("{what}: answer: {}", problems.join("; ")));
         }
         answer
     }

@@ -227,9 +227,7 @@ impl CallPause {
 
     fn too_early(&self, now: Instant) -> Option<provider::Error> {
         let last = lock(&self.last);
-        last.as_ref()
-            .filter(|failed| now < failed.again)
-            .map(|failed| failed.error.clone())
+        last.as_ref().filter(|failed| now < failed.again).map(|failed| failed.error.clone())
     }
 
     fn note(&self, error: Option<&provider::Error>, now: Instant) {

@@ -187,11 +187,7 @@ impl Apis {
             Some(view) if !covers(&**view.value) => Duration::ZERO,
             _ => max_age.max(self.cloud.interval),
         };
-        let observe = || {
-            self.provider
-                .prepare()
-                .and_then(|()| provider.observe(services, urgency))
-        };
+        let observe = || self.provider.prepare().and_then(|()| provider.observe(services, urgency));
         self.cloud
             .load_balancers
             .get(max_age, || self.cloud.pause.guard(observe))
@@ -219,9 +215,7 @@ impl Apis {
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
         let observe = || {
             let routes = self.provider.routes();
-            routes
-                .ok_or_else(|| lacks("private network"))?
-                .observe(urgency)
+            routes.ok_or_else(|| lacks("private network"))?.observe(urgency)
         };
         self.cloud
             .network
@@ -233,10 +227,7 @@ impl Apis {
 
     /// The cloud server of this number as it is now.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
-        if let Some(listed) = self
-            .instances_last()
-            .filter(|_| !self.cloud.interval.is_zero())
-        {
+        if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
             let found = listed.iter().find(|one| one.id == id).cloned();
             let gone =
@@ -298,10 +289,7 @@ impl Apis {
         };
         let is_fresh =
             |view: &View<Around>| view.age() <= max_age && view.value.0.is_superset(numbers);
-        let view = self
-            .cloud
-            .around
-            .get_if(is_fresh, || self.cloud.pause.guard(read));
+        let view = self.cloud.around.get_if(is_fresh, || self.cloud.pause.guard(read));
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
@@ -393,10 +381,7 @@ impl Apis {
             instances.map_or(Ok(Vec::new()), |instances| instances.list(urgency))
         };
         let fetch = || self.cloud.pause.guard(list);
-        self.cloud
-            .instances
-            .get_if(is_fresh, fetch)
-            .map_err(Error::Cloud)
+        self.cloud.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 
     /// All dedicated servers, requested since then: complete, or an error. None where there is no such API.
@@ -449,9 +434,7 @@ impl Apis {
         needs: &ServerNeeds,
         urgency: Urgency,
     ) -> Result<AllServers, Error> {
-        let is_kept = known
-            .as_ref()
-            .is_some_and(|one| one.satisfy_of_cloud(needs));
+        let is_kept = known.as_ref().is_some_and(|one| one.satisfy_of_cloud(needs));
         // A list in which single servers were read is no whole one.
         let partial = known.iter().filter(|one| one.named.is_some());
         let partial = partial.filter_map(|one| Some(one.cloud.as_ref().ok()?.asked));
@@ -485,10 +468,7 @@ fn place(known: &[Instance], number: u64) -> usize {
 }
 
 fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
-    let pages: BTreeSet<usize> = numbers
-        .iter()
-        .map(|one| place(known, *one) / A_PAGE)
-        .collect();
+    let pages: BTreeSet<usize> = numbers.iter().map(|one| place(known, *one) / A_PAGE).collect();
     u32::try_from(pages.len()).unwrap_or(u32::MAX)
 }
 

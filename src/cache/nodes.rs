@@ -135,9 +135,7 @@ impl NodeCache {
             state.list(&self.kube, ReadFrom::Cache)?;
         }
         let is_old = |place: usize| clock::since(state.notes[place].asked) > max_age;
-        let old = names
-            .iter()
-            .filter(|name| state.place(name).is_ok_and(is_old));
+        let old = names.iter().filter(|name| state.place(name).is_ok_and(is_old));
         let old: Vec<String> = old.cloned().collect();
         state.read(&self.kube, &old)?;
         Ok(state.view())
@@ -195,9 +193,8 @@ impl State {
         let asked = clock::now();
         // Of the nodes that this list holds as well, by UID.
         let known = self.nodes.iter().zip(&self.notes);
-        let known: HashMap<String, Note> = known
-            .map(|(node, note)| (node.metadata.uid.clone(), *note))
-            .collect();
+        let known: HashMap<String, Note> =
+            known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
         if self.nodes.len() > KEPT_AT_MOST {
             self.give_up();
         }

@@ -103,10 +103,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
 fn forms(kind: &names::Kind, begun: &str, names: Vec<String>) -> Vec<String> {
     let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
     match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {
-        Some(prefix) => names
-            .iter()
-            .map(|name| format!("{prefix}/{name}"))
-            .collect(),
+        Some(prefix) => names.iter().map(|name| format!("{prefix}/{name}")).collect(),
         None => names,
     }
 }
@@ -143,9 +140,7 @@ fn asked(
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let client = wire::kube_client(&settings, wire::gate(Command::Doctor, &settings));
-        let answer = client
-            .ok()
-            .and_then(|client| question(&client, &settings).ok());
+        let answer = client.ok().and_then(|client| question(&client, &settings).ok());
         let _ = sender.send(answer.unwrap_or_default());
     });
     plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
@@ -167,12 +162,9 @@ fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
 fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> {
     let given = settings.namespace.value.as_deref();
     let namespace = given.unwrap_or(client.namespace());
-    let services = client
-        .load_balancer_services(ReadFrom::Cache, &ServiceList::default())?
-        .items;
-    let (here, elsewhere): (Vec<_>, Vec<_>) = services
-        .iter()
-        .partition(|one| one.metadata.namespace == namespace);
+    let services = client.load_balancer_services(ReadFrom::Cache, &ServiceList::default())?.items;
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        services.iter().partition(|one| one.metadata.namespace == namespace);
     let full = elsewhere.iter().filter(|_| given.is_none()).chain(&here);
     let full = full.map(|service| service.full_name());
     let names = here.iter().map(|service| service.metadata.name.clone());
@@ -184,9 +176,8 @@ fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
         ["context"] => return plain(wire::contexts(&typed(words))),
         ["namespace"] => {
             let services = asked(words, services).into_iter();
-            let namespaces: BTreeSet<_> = services
-                .filter_map(|one| Some(one.split_once('/')?.0.to_owned()))
-                .collect();
+            let namespaces: BTreeSet<_> =
+                services.filter_map(|one| Some(one.split_once('/')?.0.to_owned())).collect();
             return namespaces.into_iter().collect();
         }
         _ => {}

@@ -57,10 +57,7 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
         !one.setting.is_of_config() && (is_set || !one.setting.hidden)
     });
     let rows = settings.map(|one| {
-        let problem = parsed
-            .problems
-            .iter()
-            .find(|problem| problem.is_about(one.setting));
+        let problem = parsed.problems.iter().find(|problem| problem.is_about(one.setting));
         let source = problem.map_or(one.source.name(), |problem| &problem.setting);
         let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, one.setting));
         Row {

@@ -116,9 +116,7 @@ fn annotation_example(row: &Row) -> Option<String> {
 
 /// With a value that it may have.
 fn setting_example(names: &[String]) -> Option<String> {
-    let setting = TABLE
-        .iter()
-        .find(|setting| names.iter().any(|name| *name == setting.name()))?;
+    let setting = TABLE.iter().find(|setting| names.iter().any(|name| *name == setting.name()))?;
     let value = setting.example();
     Some(match (setting.flags.first(), setting.variables.first()) {
         (Some(flag), _) if setting.takes_value() => format!("--{flag} {value}"),

@@ -77,12 +77,9 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     kube::limit_manifests(all.iter_mut().filter_map(|one| one.service.as_mut()));
     let (snapshot, cluster) = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
     all.retain_mut(|one| {
-        let found = one
-            .service
-            .as_ref()
-            .map(|service| service::check(service, &*snapshot, &cluster));
-        one.findings
-            .extend(found.iter().flatten().flatten().cloned());
+        let found =
+            one.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
+        one.findings.extend(found.iter().flatten().flatten().cloned());
         found.is_none_or(|found| found.is_some())
     });
     let document = || Document::new("ManifestList", all.iter().collect(), None);
@@ -165,24 +162,15 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
             metadata.entry(name).or_insert(json!(usual));
         }
         metadata.remove("deletionTimestamp");
-        let annotations = metadata
-            .get_mut("annotations")
-            .and_then(Value::as_object_mut);
-        for (key, value) in annotations
-            .into_iter()
-            .flatten()
-            .filter(|(_, one)| !one.is_string())
-        {
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        for (key, value) in annotations.into_iter().flatten().filter(|(_, one)| !one.is_string()) {
             problems.push(format!(
                 "annotation {key}: {value} is not a text, and Kubernetes refuses it: put it in quotes"
             ));
             *value = json!(value.to_string());
         }
     }
-    document
-        .get_mut("spec")
-        .and_then(Value::as_object_mut)
-        .map(allocate);
+    document.get_mut("spec").and_then(Value::as_object_mut).map(allocate);
     let mut service = Service::deserialize(&document);
     service.iter_mut().for_each(|one| one.select(scope));
     let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
@@ -201,16 +189,10 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
 /// Adds the ports of nodes that the API server allocates.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
-    if spec
-        .get("externalTrafficPolicy")
-        .is_some_and(|policy| policy == "Local")
-    {
+    if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {
         spec.entry("healthCheckNodePort").or_insert_with(allocated);
     }
-    if spec
-        .get("allocateLoadBalancerNodePorts")
-        .is_none_or(|is_on| is_on != false)
-    {
+    if spec.get("allocateLoadBalancerNodePorts").is_none_or(|is_on| is_on != false) {
         let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
             port.entry("nodePort").or_insert_with(allocated);

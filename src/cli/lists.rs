@@ -171,9 +171,7 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
 
 /// Numbers within a text are compared by their value: `worker-2` stands before `worker-10`, `2/3` before `10/10`.
 fn natural(text: &str) -> String {
-    let runs = text
-        .as_bytes()
-        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
     let padded = runs.map(
         |run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {
             (number, true) => format!("{number:0>20}"),

@@ -82,9 +82,7 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
 }
 
 fn now() -> String {
-    clock::timestamp()
-        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
-        .to_string()
+    clock::timestamp().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// The keys are documented in `src/help/metrics.md` and are stable.
@@ -111,8 +109,7 @@ struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {
     fn visit_pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<(), Error> {
-        self.0
-            .insert(key.as_str().to_owned(), json!(value.to_string()));
+        self.0.insert(key.as_str().to_owned(), json!(value.to_string()));
         Ok(())
     }
 }

@@ -106,9 +106,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         Some((entry, count)) => run_command(entry, moved[count..].to_vec()),
         None if !first.to_string_lossy().starts_with('-') => {
             let verb = words.get(1).map(|word| word.to_string_lossy());
-            let verb = verb
-                .filter(|word| !word.starts_with('-'))
-                .unwrap_or_default();
+            let verb = verb.filter(|word| !word.starts_with('-')).unwrap_or_default();
             let name = format!("{} {verb}", first.to_string_lossy());
             commands::unknown("command", name.trim_end(), &commands::top())
         }
@@ -130,9 +128,7 @@ fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
 }
 
 fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> bool {
-    let mut words = words
-        .iter()
-        .map(|word| word.to_string_lossy().replace('_', "-"));
+    let mut words = words.iter().map(|word| word.to_string_lossy().replace('_', "-"));
     is_in_pod || !is_at_terminal || words.any(|word| word.starts_with("--cloud-provider"))
 }
 
@@ -186,10 +182,7 @@ fn help_on(words: &[OsString]) -> Exit {
         return Printer::stdout(&commands::overview());
     }
     let command = commands::find(&name).map(Entry::help);
-    match command
-        .or_else(|| topics::page(&name))
-        .or_else(|| explain::text(&name))
-    {
+    match command.or_else(|| topics::page(&name)).or_else(|| explain::text(&name)) {
         Some(text) => Printer::stdout(&text),
         None => {
             let mut all = commands::names();

@@ -109,10 +109,7 @@ impl<'a> Word<'a> {
                 _ => None,
             }
         };
-        [self.text, self.bare()]
-            .into_iter()
-            .filter_map(full)
-            .collect()
+        [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
     /// The objects that it names: by their own names, else by what they are called in the cloud.
@@ -159,10 +156,7 @@ impl<'a> Word<'a> {
     /// Why it is no name of one object: it names all of these.
     fn ambiguous(&self, found: &BTreeSet<String>) -> String {
         let prefix = self.kind.prefixes[0];
-        let found: Vec<String> = found
-            .iter()
-            .map(|name| format!("{prefix}/{name}"))
-            .collect();
+        let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();
         let found: Vec<&str> = found.iter().map(String::as_str).collect();
         format!(
             "{:?} names {} of them: write {}",

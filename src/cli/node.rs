@@ -107,8 +107,7 @@ impl Nodes {
             let plans = self.evaluate(&Selection::All)?;
             Ok(plans.iter().map(called_in_cloud).collect())
         };
-        self.resolve(known.collect(), in_cloud, Sides::Both)
-            .map(Selection::Names)
+        self.resolve(known.collect(), in_cloud, Sides::Both).map(Selection::Names)
     }
 
     fn resolve(
@@ -165,10 +164,7 @@ fn called_in_cloud(plans: &Plans) -> Known {
     let addresses = plan.node.status.addresses.iter();
     let mut others: Vec<String> = addresses.map(|one| one.address.to_string()).collect();
     if let Server::Matched(instance, _) = &plan.server {
-        let private = instance
-            .private
-            .iter()
-            .map(|private| private.ip.to_string());
+        let private = instance.private.iter().map(|private| private.ip.to_string());
         others.extend(private);
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
@@ -265,8 +261,7 @@ impl Planned for Vec<Plans> {
     }
 
     fn is_unclear(&self) -> bool {
-        self.iter()
-            .any(|plans| plans.node.server == Server::Unclear)
+        self.iter().any(|plans| plans.node.server == Server::Unclear)
     }
 }
 
@@ -422,10 +417,8 @@ fn status(plan: &NodePlan) -> &'static str {
 
 /// IPs only, the external first; the host name is nearly always the node's name.
 fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
-    let mut ips: Vec<&NodeAddress> = addresses
-        .iter()
-        .filter(|address| address.ip().is_some())
-        .collect();
+    let mut ips: Vec<&NodeAddress> =
+        addresses.iter().filter(|address| address.ip().is_some()).collect();
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
     let list: Vec<&str> = ips.iter().map(|one| one.address.as_str()).collect();
     match list.split_at_checked(at_most) {
@@ -480,9 +473,8 @@ fn inspection(plans: &Plans, known: Sides) -> String {
         of_node += &listed("LABELS", labels);
     }
     let fields = plans.node.fields();
-    let fields: String = fields
-        .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
-        .collect();
+    let fields: String =
+        fields.map(|one| field(&one.field, &one.have, &one.want, false, &one.source)).collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
@@ -562,12 +554,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
         Server::Gone(id) => identity.push(called(*id)),
         Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
-    let reported = node
-        .status
-        .addresses
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let reported = node.status.addresses.iter().map(ToString::to_string).collect();
     let rows = [
         ("name", vec![plan.object.name.clone()], or_none(name)),
         (

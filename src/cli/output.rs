@@ -222,9 +222,7 @@ impl<I> Document<I> {
             kind: kind.into(),
             items,
             kept: None,
-            summary: report
-                .filter(|report| report.outage.is_none())
-                .map(Report::counts),
+            summary: report.filter(|report| report.outage.is_none()).map(Report::counts),
         }
     }
 }

@@ -109,9 +109,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
             &format!("lb list takes no name; {inspect} shows one Service")
         }
         (Command::NodeInspect | Command::LbInspect, [kind, name])
-            if [NODES, SERVICES]
-                .iter()
-                .any(|one| one.prefixes.contains(&&**kind)) =>
+            if [NODES, SERVICES].iter().any(|one| one.prefixes.contains(&&**kind)) =>
         {
             &format!("{} takes one name: {kind}/{name}", command.name())
         }
@@ -308,9 +306,8 @@ fn both(
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let elsewhere = container.elsewhere.iter();
     let unread = elsewhere.filter(|(what, _)| unset.contains(what));
-    let mut unread: Vec<String> = unread
-        .map(|(what, place)| format!("{what} (in {place})"))
-        .collect();
+    let mut unread: Vec<String> =
+        unread.map(|(what, place)| format!("{what} (in {place})")).collect();
     if container.imports && unset.iter().any(|name| !name.starts_with('-')) {
         unread.push("the variables of whole other objects".to_owned());
     }
@@ -355,9 +352,7 @@ mod tests {
         ] {
             let places = elsewhere.iter();
             let container = Container {
-                elsewhere: places
-                    .map(|name| ((*name).to_owned(), "a Secret"))
-                    .collect(),
+                elsewhere: places.map(|name| ((*name).to_owned(), "a Secret")).collect(),
                 imports,
                 ..Container::default()
             };

@@ -27,8 +27,7 @@ impl Columns {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);
         }
-        rows.iter_mut()
-            .for_each(|row| row.truncate(self.headings.len()));
+        rows.iter_mut().for_each(|row| row.truncate(self.headings.len()));
         if is_terminal(false) {
             render_cut(self.headings, &rows, self.yielding, columns())
         } else {
@@ -84,10 +83,7 @@ fn cut(text: &str, width: usize) -> String {
     let kept = width.saturating_sub(1);
     let end = kept / 2;
     let begin = text.chars().take(kept - end);
-    begin
-        .chain(std::iter::once('…'))
-        .chain(text.chars().skip(length - end))
-        .collect()
+    begin.chain(std::iter::once('…')).chain(text.chars().skip(length - end)).collect()
 }
 
 /// As it is printed, in characters.

@@ -122,10 +122,7 @@ fn colored_line(line: &str) -> String {
 fn is_heading(text: &str) -> bool {
     let title = text.split(" (").next().unwrap_or_default().trim_start();
     let is_title = title.len() > 2 && title.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
-    is_title
-        || text
-            .strip_suffix(':')
-            .is_some_and(|name| !name.contains(' '))
+    is_title || text.strip_suffix(':').is_some_and(|name| !name.contains(' '))
 }
 
 /// The colour of a state.
@@ -304,10 +301,7 @@ mod tests {
             assert!(!text.contains('\x1b'), "{text}");
             let colored = colored(&text);
             let codes = [BOLD, RED, GREEN, YELLOW].map(|code| format!("\x1b[{code}m"));
-            let begun = codes
-                .iter()
-                .map(|code| colored.matches(code).count())
-                .sum::<usize>();
+            let begun = codes.iter().map(|code| colored.matches(code).count()).sum::<usize>();
             let ended = colored.matches("\x1b[0m").count();
             assert_eq!(begun, ended, "each colour ends: {colored}");
             let bare = |text: String, code: &String| text.replace(code, "");

@@ -77,17 +77,12 @@ impl Row {
         });
         let names =
             names.filter_map(|name| name.trim_start_matches('-').split([' ', '=', '[']).next());
-        names
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect()
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
     /// An annotation that may be of one port.
     pub(super) fn is_per_port(&self) -> bool {
-        self.cells
-            .first()
-            .is_some_and(|cell| cell.contains("[.PORT]"))
+        self.cells.first().is_some_and(|cell| cell.contains("[.PORT]"))
     }
 
     /// As in the page, with the name on a line of its own.

@@ -64,9 +64,7 @@ fn text() -> String {
     format!(
         "{}commit: {}\ntoolchain: {}\n",
         line(),
-        BUILD
-            .commit
-            .unwrap_or("unknown, not built with make in a git checkout"),
+        BUILD.commit.unwrap_or("unknown, not built with make in a git checkout"),
         BUILD.toolchain.unwrap_or("unknown, not built with make"),
     )
 }

@@ -199,8 +199,7 @@ impl Report {
     /// What was made on an object.
     pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
         let lines = made.done().into_iter();
-        self.changes
-            .extend(lines.map(|line| (object.to_owned(), line)));
+        self.changes.extend(lines.map(|line| (object.to_owned(), line)));
     }
 
     pub fn note(&mut self, object: String, progress: Progress) {

@@ -316,11 +316,7 @@ impl<T> Executor<T> {
         let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
         let mut all = self.executions.iter();
         let must_wait = self.was_busy && all.any(|one| !one.running.is_empty());
-        let moment = self
-            .executions
-            .iter()
-            .map(|one| one.next.not_before)
-            .max()?;
+        let moment = self.executions.iter().map(|one| one.next.not_before).max()?;
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 

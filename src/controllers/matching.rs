@@ -152,10 +152,7 @@ impl<'a> Index<'a> {
         let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
         for instance in servers.iter() {
             let once = |entry: &mut Option<&Instance>| *entry = None;
-            by_name
-                .entry(&instance.name)
-                .and_modify(once)
-                .or_insert(Some(instance));
+            by_name.entry(&instance.name).and_modify(once).or_insert(Some(instance));
         }
         let unmatched = nodes()
             .filter(|node: &&Node| server_of(node, provider).is_none())
@@ -177,10 +174,7 @@ impl<'a> Index<'a> {
             provider,
             asked_for,
             servers,
-            by_id: servers
-                .iter()
-                .map(|instance| (instance.id, instance))
-                .collect(),
+            by_id: servers.iter().map(|instance| (instance.id, instance)).collect(),
             by_name,
             unmatched,
             by_node_name: nodes().map(|node| (node.name(), node)).collect(),
@@ -331,9 +325,7 @@ impl<'a> Index<'a> {
             .filter(free)
             .filter_map(|instance| {
                 let nets = instances.recognised_by(instance);
-                let ip = reported
-                    .iter()
-                    .find(|ip| nets.iter().any(|net| net.contains(*ip)))?;
+                let ip = reported.iter().find(|ip| nets.iter().any(|net| net.contains(*ip)))?;
                 Some((instance, *ip))
             })
             .collect()
@@ -413,9 +405,7 @@ fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
         false => (reported, Vec::new()),
     };
     let provided = annotated_ips(node, PROVIDED_NODE_IP).filter(move |ip| !known.contains(ip));
-    annotated_ips(node, INTERNAL_IP)
-        .chain(provided)
-        .chain(asked)
+    annotated_ips(node, INTERNAL_IP).chain(provided).chain(asked)
 }
 
 /// The addresses that an annotation of a node names.

@@ -113,9 +113,9 @@ impl NodeChange {
                 let body = json!({ "metadata": metadata, "spec": { "taints": taints } });
                 kube.patch_node(name, &body).map(Some)
             }
-            NodeChange::DeleteNode { .. } => kube
-                .delete_node(name, &plan.object.uid, version)
-                .map(|()| None),
+            NodeChange::DeleteNode { .. } => {
+                kube.delete_node(name, &plan.object.uid, version).map(|()| None)
+            }
             NodeChange::SetCondition { r#type, status } => {
                 let body = json!({
                     "metadata": metadata,

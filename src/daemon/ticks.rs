@@ -78,9 +78,7 @@ impl Ticks {
             // No controller had a question for the cloud in its first tick: one asks for all. Until then the daemon
             // is not ready, and does not know whether its token is good.
             let waiting = String::new();
-            report.outage = reach_cloud(self.apis)
-                .err()
-                .map(|error| Outage { error, waiting });
+            report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
         if let Some(outage) = &report.outage
             && outage.error.is_permanent()

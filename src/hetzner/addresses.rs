@@ -99,9 +99,7 @@ fn internal_addresses(
     let is_dedicated = instance.id.dedicated().is_some();
     let given = node.annotations.get(PROVIDED_NODE_IP);
     let given = given.filter(|_| keeps_reported && !is_dedicated);
-    let mut given = given
-        .and_then(|text| one_ip_or_two(text))
-        .unwrap_or_default();
+    let mut given = given.and_then(|text| one_ip_or_two(text)).unwrap_or_default();
     given.retain(|ip| is_unicast(ip) && !is_public(instance, *ip));
     let mut private = instance.private.iter();
     Ok(if let Some(text) = node.annotations.get(INTERNAL_IP) {

@@ -216,9 +216,7 @@ mod tests {
         budget.note(&head(200, 10), now);
         budget.note(&head(429, 0), now);
         assert!(
-            budget
-                .admit("x", Urgency::Needed, now + Duration::from_secs(2))
-                .is_ok(),
+            budget.admit("x", Urgency::Needed, now + Duration::from_secs(2)).is_ok(),
             "back to the first pause"
         );
     }

@@ -95,10 +95,7 @@ fn message(body: &Value, code: &str, http: &http::Error, kind: &ErrorKind) -> St
         http::shortened(text(&body["message"])),
         http::shortened(code),
     );
-    let id = http
-        .head
-        .as_ref()
-        .and_then(|head| head.correlation_id.as_deref());
+    let id = http.head.as_ref().and_then(|head| head.correlation_id.as_deref());
     let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
     let fields = items(&body["details"]["fields"]).map(|field| {
         let messages: Vec<&str> = items(&field["messages"]).map(text).collect();

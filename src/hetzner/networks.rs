@@ -70,10 +70,7 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
         some => format!(
             "this project has {}",
             text::some_of(
-                &some
-                    .iter()
-                    .map(|n| format!("{} ({})", n.name, n.id))
-                    .collect::<Vec<_>>()
+                &some.iter().map(|n| format!("{} ({})", n.name, n.id)).collect::<Vec<_>>()
             )
         ),
     };

@@ -300,9 +300,8 @@ mod tests {
             } else {
                 (0..random.below(60)).collect()
             };
-            let asked: BTreeSet<u64> = (0..1 + random.below(4))
-                .map(|_| random.below(count + 3))
-                .collect();
+            let asked: BTreeSet<u64> =
+                (0..1 + random.below(4)).map(|_| random.below(count + 3)).collect();
             let is_quiet = random.percent(50);
             let mut always: BTreeSet<u64> = model.ids.iter().copied().collect();
             let pages = model.ids.len().div_ceil(PER_PAGE).max(1);
@@ -316,10 +315,8 @@ mod tests {
             let place = |id| known.partition_point(|one: &u64| *one < id);
             let items = around(&asked, PER_PAGE, place, |(id, _)| *id, read).unwrap();
             let ids: BTreeSet<u64> = items.iter().map(|(id, _)| *id).collect();
-            let missed: Vec<&u64> = always
-                .intersection(&asked)
-                .filter(|id| !ids.contains(id))
-                .collect();
+            let missed: Vec<&u64> =
+                always.intersection(&asked).filter(|id| !ids.contains(id)).collect();
             assert!(
                 missed.is_empty(),
                 "seed {seed}: {missed:?} of {asked:?} exist"

@@ -460,10 +460,7 @@ impl Instances for Hetzner {
                 ),
             ),
             addresses,
-            topology: self
-                .settings
-                .profile
-                .topology(instance, &self.settings.nodes.zone_label),
+            topology: self.settings.profile.topology(instance, &self.settings.nodes.zone_label),
             extra_labels: self.settings.profile.extra_labels(instance.id),
             findings,
         })
@@ -475,13 +472,9 @@ impl Instances for Hetzner {
         if instance.id.dedicated().is_some() {
             return Vec::new();
         }
-        let network = self
-            .network_id()
-            .filter(|_| self.settings.profile == Profile::CcmFromScratch);
-        let private = instance
-            .private
-            .iter()
-            .filter(|private| Some(private.network) == network);
+        let network =
+            self.network_id().filter(|_| self.settings.profile == Profile::CcmFromScratch);
+        let private = instance.private.iter().filter(|private| Some(private.network) == network);
         let private = private.map(|private| match private.ip {
             IpAddr::V4(ip) => IpNet::V4(Ipv4Net::from(ip)),
             IpAddr::V6(ip) => IpNet::V6(ip.into()),

@@ -34,9 +34,7 @@ struct Server {
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
-    Ok(kept
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect())
+    Ok(kept.map(|(key, value)| (key.into(), value.into())).collect())
 }
 
 #[derive(Deserialize)]
@@ -147,11 +145,7 @@ impl Server {
                     aliases: private.alias_ips,
                 })
                 .collect(),
-            labels: self
-                .labels
-                .into_iter()
-                .filter(|(key, _)| labels.allow(key))
-                .collect(),
+            labels: self.labels.into_iter().filter(|(key, _)| labels.allow(key)).collect(),
             ..Instance::default()
         }
     }

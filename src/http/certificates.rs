@@ -153,11 +153,7 @@ impl Chain {
         Ok(Chain {
             pem,
             certificates: certified.cert.len(),
-            digest: hash
-                .as_ref()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            digest: hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
             not_before,
             not_after,
         })
@@ -214,8 +210,7 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 }
 
 fn holds(pem: &[u8], text: &str) -> bool {
-    pem.windows(text.len())
-        .any(|window| window == text.as_bytes())
+    pem.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// A file, whole or not at all; the error is for people.

@@ -92,10 +92,8 @@ impl Error {
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
             // Half of one is of no use.
-            head.correlation_id = head
-                .correlation_id
-                .take()
-                .filter(|id| redact(id, secrets) == *id);
+            head.correlation_id =
+                head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
         self
     }

@@ -265,11 +265,8 @@ impl Hosts {
             return Some((Hosts::All, None));
         }
         let range = text.parse::<IpNet>().ok();
-        let address = |text: &str| {
-            text.parse::<IpAddr>()
-                .ok()
-                .map(|ip| IpNet::from(ip.to_canonical()))
-        };
+        let address =
+            |text: &str| text.parse::<IpAddr>().ok().map(|ip| IpNet::from(ip.to_canonical()));
         if let Some(range) = range.or_else(|| address(&text)) {
             return Some((Hosts::Range(range), None));
         }

@@ -366,11 +366,7 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
 }
 
 /// All but these is escaped in a path segment or query value.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A text as one path segment or query value.
 pub fn percent_encoded(text: &str) -> PercentEncode<'_> {

@@ -25,9 +25,7 @@ impl Secret {
     /// As it stands inside a JSON text.
     pub(super) fn in_json(&self) -> Secret {
         let quoted = serde_json::Value::from(self.0.as_str()).to_string();
-        let inner = quoted
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
+        let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         Secret(inner.unwrap_or(&quoted).to_owned())
     }
 
@@ -154,10 +152,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     while let Some(plain) = text[at..].chars().next() {
         let rest = &text[at..];
         let found = if begins(plain) || begins(unit(rest, plain).0) {
-            forms
-                .iter()
-                .filter_map(|form| written(rest, form.as_ref()))
-                .max()
+            forms.iter().filter_map(|form| written(rest, form.as_ref())).max()
         } else {
             None
         };
@@ -269,9 +264,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut text = String::new();
             for _ in 0..12 {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 text.push_str(pieces[(state >> 33) as usize % pieces.len()]);
             }
             let shown = redact(&text, &secrets);
@@ -330,9 +323,8 @@ mod tests {
 
     #[test]
     fn what_was_shown_to_an_api_is_in_no_output() {
-        let secrets: Vec<Secret> = (0..20)
-            .map(|number| Secret::new(&format!("of-this-test-{number}-only")))
-            .collect();
+        let secrets: Vec<Secret> =
+            (0..20).map(|number| Secret::new(&format!("of-this-test-{number}-only"))).collect();
         remember(&secrets);
         remember(&[Secret::new("short")]);
         let shown = without_known_secrets("of-this-test-19-only, of-this-test-0-only, short");

@@ -245,9 +245,9 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
             store.add_parsable_certificates(given.iter().cloned());
             builder.with_root_certificates(store)
         }
-        Roots::Any => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+        Roots::Any => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        }
     };
     match &tls.identity {
         Some(Identity(certified)) => {

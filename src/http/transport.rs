@@ -59,9 +59,7 @@ fn hold_at(deadline: Instant, now: Moment) -> Held {
 
 /// `deadline`, or the one that is held when that is earlier.
 fn capped(deadline: Instant) -> Instant {
-    DEADLINE
-        .get()
-        .map_or(deadline, |held| held.end.min(deadline))
+    DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
 /// Without the deadlines that this thread holds: in a simulation another process's calls may come between.
@@ -305,8 +303,7 @@ impl Transport for InMemory {
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
-        self.request
-            .extend_from_slice(&self.buffers.output()[..amount]);
+        self.request.extend_from_slice(&self.buffers.output()[..amount]);
         Ok(())
     }
 
@@ -405,9 +402,7 @@ mod tests {
                 while !is_over.load(Ordering::Relaxed) {
                     // Each send sets the time of the call.
                     let moment = Some(Duration::from_millis(1));
-                    SockRef::from(&kernels_view)
-                        .set_tcp_user_timeout(moment)
-                        .unwrap();
+                    SockRef::from(&kernels_view).set_tcp_user_timeout(moment).unwrap();
                     std::thread::yield_now();
                 }
             });

@@ -149,9 +149,7 @@ impl<S: Read + Write> Opening<'_, S> {
             }
         }
         let digits = head.get(9..12).and_then(|text| str::from_utf8(text).ok());
-        digits
-            .and_then(|digits| digits.parse().ok())
-            .ok_or_else(not_http)
+        digits.and_then(|digits| digits.parse().ok()).ok_or_else(not_http)
     }
 
     fn socks(&mut self) -> Result<(), Kind> {
@@ -249,8 +247,7 @@ impl<S: Read + Write> Opening<'_, S> {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Kind> {
         let sent = self.stream.write_all(bytes);
-        sent.and_then(|()| self.stream.flush())
-            .map_err(|error| describe_io(&error, Duration::ZERO))
+        sent.and_then(|()| self.stream.flush()).map_err(|error| describe_io(&error, Duration::ZERO))
     }
 
     fn receive<const N: usize>(&mut self) -> Result<[u8; N], Kind> {

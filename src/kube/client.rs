@@ -319,8 +319,7 @@ impl Client {
             "kind": "DeleteOptions",
             "preconditions": { "uid": uid, "resourceVersion": version },
         });
-        self.write::<IgnoredAny>(PASS, Method::Delete, &node_path(name), JSON, &options)
-            .map(drop)
+        self.write::<IgnoredAny>(PASS, Method::Delete, &node_path(name), JSON, &options).map(drop)
     }
 
     pub(super) fn write<T: DeserializeOwned>(

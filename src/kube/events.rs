@@ -144,11 +144,8 @@ impl Client {
         let mut events: Vec<Arc<PastEvent>> =
             self.list::<ListPage<_>>(&path, &query, "EventList", ReadFrom::Latest)?;
         let about = one.map(Involved::from);
-        let is_about = |event: &PastEvent| {
-            about
-                .as_ref()
-                .is_none_or(|about| event.involved_object == *about)
-        };
+        let is_about =
+            |event: &PastEvent| about.as_ref().is_none_or(|about| event.involved_object == *about);
         events.retain(|event| event.is_of(components) && is_about(event));
         Ok(events)
     }

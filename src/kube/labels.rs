@@ -156,9 +156,7 @@ impl Annotations {
 
     /// Bytes of all keys and values.
     pub(super) fn bytes(&self) -> usize {
-        self.iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum()
+        self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
     /// Keeps what the provider reads. What is left out takes no room afterwards.
@@ -266,12 +264,8 @@ impl ServiceScope {
         class: &Option<String>,
         labels: &Annotations,
     ) -> Option<&'static str> {
-        let value_of = |key: &str| {
-            labels
-                .iter()
-                .find(|(have, _)| *have == key)
-                .map(|(_, value)| value)
-        };
+        let value_of =
+            |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
             Some("its spec.loadBalancerClass is not that of --load-balancer-class")
         } else if !self.selector.matches(value_of) {

@@ -124,10 +124,8 @@ impl Lease {
         }
         let note = serde_json::from_str::<IdentityNote>(text);
         let note = note.map_err(|_| ignored("it is not what ccm writes there"))?;
-        let fits = [&note.identity, &note.lease]
-            .into_iter()
-            .chain(&note.former)
-            .all(|uid| is_uid(uid));
+        let fits =
+            [&note.identity, &note.lease].into_iter().chain(&note.former).all(|uid| is_uid(uid));
         if note.former.len() > FORMER_AT_MOST || !fits {
             return Err(ignored("it is not what ccm writes there"));
         }

@@ -394,8 +394,7 @@ impl Reported {
     /// Forgets objects of this kind that are not among these.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
-        self.entries
-            .retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
+        self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
     }
 
     fn forget(
@@ -408,9 +407,7 @@ impl Reported {
         let controller = short_hash(controller);
         let entries = self.entries.range((of, 0)..=(of, u64::MAX));
         let is_forgotten = |entry: &Entry| entry.controller == controller && such(entry.reason);
-        let keys = entries
-            .filter(|(_, entry)| is_forgotten(entry))
-            .map(|(key, _)| *key);
+        let keys = entries.filter(|(_, entry)| is_forgotten(entry)).map(|(key, _)| *key);
         let keys: Vec<(u64, u64)> = keys.collect();
         for key in &keys {
             self.entries.remove(key);

@@ -176,16 +176,8 @@ impl Service {
 
     /// What it has of all that tenants may make long, in bytes.
     fn bytes(&self) -> usize {
-        let ports = self
-            .spec
-            .ports
-            .iter()
-            .map(|port| BYTES_OF_A_PORT + port.name.len());
-        let ranges = self
-            .spec
-            .load_balancer_source_ranges
-            .iter()
-            .map(String::len);
+        let ports = self.spec.ports.iter().map(|port| BYTES_OF_A_PORT + port.name.len());
+        let ranges = self.spec.load_balancer_source_ranges.iter().map(String::len);
         let finalizers = self.metadata.finalizers.iter().map(String::len);
         let texts = ports.chain(ranges).chain(finalizers);
         self.metadata.annotations.bytes() + texts.sum::<usize>()

@@ -105,14 +105,10 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     let (spec, status) = (&item["spec"], &item["status"]);
     let wanted = match *resource {
         "daemonsets" => status["desiredNumberScheduled"].as_u64(),
-        _ => status["observedGeneration"]
-            .as_u64()
-            .and(spec["replicas"].as_u64()),
+        _ => status["observedGeneration"].as_u64().and(spec["replicas"].as_u64()),
     };
     // Zero is left out.
-    let ready = ["readyReplicas", "numberReady"]
-        .iter()
-        .find_map(|name| status[name].as_u64());
+    let ready = ["readyReplicas", "numberReady"].iter().find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
         images: Vec::new(),

@@ -433,9 +433,7 @@ mod tests {
                     false => earlier.wall + by,
                 },
             };
-            let since = later
-                .since_at(earlier, factor)
-                .map(|since| since.as_millis());
+            let since = later.since_at(earlier, factor).map(|since| since.as_millis());
             assert_eq!(since, expected, "{factor}: {monotonic} ms, {wall} ms");
         }
     }

@@ -97,9 +97,7 @@ impl Description {
 
     /// What a plan says, a line for each part: its mark, and the infinitive. A change of a value needs no verb.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
-        self.0
-            .iter()
-            .map(|part| (part.verb.forms().0, part.planned()))
+        self.0.iter().map(|part| (part.verb.forms().0, part.planned()))
     }
 
     /// What is said afterwards, a line for each part: `target worker-1: added`.

@@ -81,8 +81,7 @@ impl Heartbeat {
 
     fn hear(&self, pause: Duration) {
         let until = clock::since(self.begun).saturating_add(pause).as_millis();
-        self.heard_until
-            .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.heard_until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -141,9 +140,7 @@ mod tests {
     fn the_end_of_a_thread_is_seen() {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Arc::downgrade(&heartbeat);
-        std::thread::spawn(move || install(heartbeat))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || install(heartbeat)).join().unwrap();
         assert!(watched.upgrade().is_none());
     }
 }

@@ -111,10 +111,7 @@ impl NodeLabels {
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        let place = self
-            .0
-            .binary_search_by(|(have, _)| (**have).cmp(key))
-            .ok()?;
+        let place = self.0.binary_search_by(|(have, _)| (**have).cmp(key)).ok()?;
         Some(&self.0[place].1)
     }
 
@@ -127,9 +124,8 @@ impl NodeLabels {
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
         let pairs = pairs.into_iter();
-        let all: BTreeMap<Interned, Interned> = pairs
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect();
+        let all: BTreeMap<Interned, Interned> =
+            pairs.map(|(key, value)| (key.into(), value.into())).collect();
         NodeLabels(all.into_iter().collect())
     }
 }

@@ -794,11 +794,7 @@ impl Balancer {
 
     /// Whether the Service has a port on the load balancer. On a load balancer of one Service each port is the Service's.
     pub fn has_port_of(&self, uid: &str) -> bool {
-        let mut owners = self
-            .ports
-            .iter()
-            .filter_map(|one| one.uid.as_deref())
-            .peekable();
+        let mut owners = self.ports.iter().filter_map(|one| one.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 

@@ -55,11 +55,8 @@ pub struct LabelPrefixes(pub Vec<String>);
 /// Is it in a domain whose labels have a meaning to Kubernetes?
 pub fn is_kubernetes_label(key: &str) -> bool {
     let domain = key.split('/').next().unwrap_or_default();
-    let is_in = |of: &str| {
-        domain
-            .strip_suffix(of)
-            .is_some_and(|it| it.is_empty() || it.ends_with('.'))
-    };
+    let is_in =
+        |of: &str| domain.strip_suffix(of).is_some_and(|it| it.is_empty() || it.ends_with('.'));
     is_in("kubernetes.io") || is_in("k8s.io")
 }
 
@@ -175,10 +172,7 @@ impl CertificateDomains {
 
     /// `domain`: also one with `*` as its first part.
     pub fn covers(&self, domain: &str) -> bool {
-        let name = domain
-            .strip_prefix("*.")
-            .unwrap_or(domain)
-            .to_ascii_lowercase();
+        let name = domain.strip_prefix("*.").unwrap_or(domain).to_ascii_lowercase();
         self.0.iter().any(|allowed| {
             let parent = name.strip_suffix(allowed.as_str());
             parent.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

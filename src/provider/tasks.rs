@@ -92,8 +92,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 task.map(|(_, task)| task())
             }
         };
-        self.open
-            .update(|open| open - usize::from(result.is_some()));
+        self.open.update(|open| open - usize::from(result.is_some()));
         result
     }
 }

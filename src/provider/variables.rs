@@ -26,9 +26,7 @@ const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 /// Whether a variable is about an API of Hetzner, by its name. The variable need not be one that this program reads.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
-    PREFIXES
-        .iter()
-        .any(|prefix| name.starts_with(prefix.as_bytes()))
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
 macro_rules! variables {

@@ -307,8 +307,6 @@ fn flag(command: Command, name: &str) -> Option<Known> {
         ("help", _) => Some(Known::Help),
         ("version", _) if is_daemon => Some(Known::Version),
         (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
-        _ => hccm_compat::by_name(name)
-            .filter(|_| is_daemon)
-            .map(Known::DropIn),
+        _ => hccm_compat::by_name(name).filter(|_| is_daemon).map(Known::DropIn),
     }
 }

@@ -45,9 +45,7 @@ impl Environment for Process {
 
     fn read_file(&self, path: &Path) -> io::Result<String> {
         let mut text = String::new();
-        File::open(path)?
-            .take(MAX_FILE_BYTES + 1)
-            .read_to_string(&mut text)?;
+        File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
         if text.len() as u64 > MAX_FILE_BYTES {
             let message = format!("larger than {MAX_FILE_BYTES} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
@@ -116,9 +114,7 @@ impl Resolver<'_> {
         parse: impl Fn(&Candidate) -> Result<T, String>,
     ) -> Sourced<T> {
         let unset = Source::Default(setting.written_name());
-        let default = setting
-            .default
-            .map(|text| Candidate::new(setting, text, unset.clone()));
+        let default = setting.default.map(|text| Candidate::new(setting, text, unset.clone()));
         let (mut value, mut chosen) = (T::default(), None);
         for candidate in default.into_iter().chain(self.candidates(setting)) {
             match parse(&candidate) {
@@ -346,10 +342,7 @@ impl DaemonSettings {
 /// The values of a setting's flags, in the order given. A list flag adds to the earlier ones.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    for flag in flags
-        .iter()
-        .filter(|flag| std::ptr::eq(flag.setting, setting))
-    {
+    for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {
         match found.last_mut() {
             Some(list) if matches!(setting.kind, Kind::List(_)) => {
                 list.text.push(',');
@@ -370,9 +363,7 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_not_read_to_its_end() {
-        let error = Process
-            .read_file(Path::new("/dev/zero"))
-            .map_err(|error| error.kind());
+        let error = Process.read_file(Path::new("/dev/zero")).map_err(|error| error.kind());
         assert_eq!(error, Err(io::ErrorKind::FileTooLarge));
     }
 }

@@ -141,9 +141,7 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.retain(is_set);
     let notice = |name: String| {
         if IGNORED_VARIABLES.contains(&name.as_str()) {
-            command
-                .reads_daemon_arguments()
-                .then(|| Notice::ignored(&name))
+            command.reads_daemon_arguments().then(|| Notice::ignored(&name))
         } else {
             meant(&name).map(|nearest| Notice::misspelt(&name, nearest))
         }

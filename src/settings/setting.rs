@@ -201,8 +201,7 @@ impl Setting {
     /// Flags with their dashes, and variables.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let variables = self.variables.iter();
-        self.flag_names()
-            .chain(variables.map(|variable| variable.name().to_owned()))
+        self.flag_names().chain(variables.map(|variable| variable.name().to_owned()))
     }
 
     pub fn takes_value(&self) -> bool {

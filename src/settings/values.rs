@@ -111,8 +111,7 @@ fn items(text: &str) -> Vec<&str> {
 }
 
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {
-    text.parse()
-        .map_err(|_| "use a whole number from 0".to_owned())
+    text.parse().map_err(|_| "use a whole number from 0".to_owned())
 }
 
 /// The first part of names, and the value of a label.
@@ -222,18 +221,12 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
                  topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key",
             );
         }
-        if TopologyLabel::ALL
-            .iter()
-            .any(|label| label.stable_key() == item)
-        {
+        if TopologyLabel::ALL.iter().any(|label| label.stable_key() == item) {
             return wrong("ccm sets this label from the location of the server");
         }
         Ok(item.to_owned())
     };
-    let prefixes = items(text)
-        .into_iter()
-        .map(read)
-        .collect::<Result<_, _>>()?;
+    let prefixes = items(text).into_iter().map(read).collect::<Result<_, _>>()?;
     Ok(LabelPrefixes(prefixes))
 }
 
@@ -329,10 +322,9 @@ pub(super) fn without_credentials(text: &str) -> String {
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let is_port = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let address = match text.strip_prefix(':').filter(is_port) {
-        Some(port) => port
-            .parse()
-            .ok()
-            .map(|port: u16| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
+        Some(port) => {
+            port.parse().ok().map(|port: u16| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))
+        }
         None => text.parse().ok(),
     };
     let forms = "write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233";

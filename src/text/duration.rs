@@ -19,9 +19,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         None => text.strip_prefix('+').unwrap_or(text),
     };
     let nanoseconds = nanoseconds(unsigned)?;
-    u64::try_from(nanoseconds)
-        .map(Duration::from_nanos)
-        .map_err(|_| too_long())
+    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| too_long())
 }
 
 /// The same for the interval of polls, which has a shortest value.
@@ -62,9 +60,7 @@ pub fn shown_duration(seconds: u64) -> String {
         (seconds % 60, 's'),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
-    let text: String = parts
-        .map(|(count, unit)| format!("{count}{unit}"))
-        .collect();
+    let text: String = parts.map(|(count, unit)| format!("{count}{unit}")).collect();
     if text.is_empty() {
         "0s".to_owned()
     } else {

@@ -123,12 +123,9 @@ fn without_numbers(text: &str) -> String {
 
 /// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
 pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
-    parts
-        .into_iter()
-        .flat_map(str::bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+    parts.into_iter().flat_map(str::bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The candidate nearest to `word`, when it is near enough to have been meant: one slip for short

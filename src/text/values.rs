@@ -59,9 +59,7 @@ pub fn is_label_value(text: &str) -> bool {
 fn has_label_form(text: &str) -> bool {
     let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .all(|byte| is_alphanumeric(byte) || *byte == b'-')
+    bytes.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
         && bytes.first().is_some_and(is_alphanumeric)
         && bytes.last().is_some_and(is_alphanumeric)
 }
@@ -72,9 +70,8 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
     if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
         return Err("a URL has no white space and only ASCII characters");
     }
-    let (scheme, rest) = text
-        .split_once("://")
-        .ok_or("write a whole URL, e.g. https://api.example.com")?;
+    let (scheme, rest) =
+        text.split_once("://").ok_or("write a whole URL, e.g. https://api.example.com")?;
     let scheme = scheme.to_ascii_lowercase();
     if scheme != "http" && scheme != "https" {
         return Err("use http:// or https://");
@@ -87,9 +84,7 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
         return Err("leave out the user name and password");
     }
     host_and_port(authority)?;
-    Ok(format!("{scheme}://{authority}{path}")
-        .trim_end_matches('/')
-        .to_owned())
+    Ok(format!("{scheme}://{authority}{path}").trim_end_matches('/').to_owned())
 }
 
 /// `http://` to another machine than this one. What can't be read counts as another machine.

@@ -75,11 +75,7 @@ pub fn steady() -> &'static Steady {
 }
 
 fn measure() -> Steady {
-    let sandbox = Sandbox::builder()
-        .nodes(NODES)
-        .node_bytes(NODE_BYTES)
-        .scale(SCALE)
-        .start();
+    let sandbox = Sandbox::builder().nodes(NODES).node_bytes(NODE_BYTES).scale(SCALE).start();
     let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[RETRY_PERIOD]);
     let name = |n: usize| format!("worker-{n}");
     wait_at_most(PATIENCE, "initialised nodes", || {

@@ -238,10 +238,7 @@ fn an_hour() -> Vec<Figure> {
     let ours = |call: &&Call| !call.path.starts_with("/v1/servers");
     let services = hour.of(Half::Kubernetes).filter(of_services);
     let bytes: usize = services.map(|call| call.answer_bytes).sum();
-    let writes = hour
-        .of(Half::Hetzner)
-        .filter(|call| call.is_write())
-        .count();
+    let writes = hour.of(Half::Hetzner).filter(|call| call.is_write()).count();
     let title = format!("bytes read of {ALL_SERVICES} Services an hour, {SERVICES} of them ours");
     let memory = format!("peak memory, {NODES} nodes and {ALL_SERVICES} Services");
     vec![

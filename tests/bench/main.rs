@@ -116,10 +116,7 @@ fn bench() {
     if let Some(file) = std::env::var_os("CCM_BENCH_JSON") {
         std::fs::write(file, figure::json_lines(&figures)).unwrap();
     }
-    let missed: Vec<String> = figures
-        .iter()
-        .filter(|figure| !figure.is_ok())
-        .map(Figure::to_string)
-        .collect();
+    let missed: Vec<String> =
+        figures.iter().filter(|figure| !figure.is_ok()).map(Figure::to_string).collect();
     assert!(missed.is_empty(), "limits missed:\n{}", missed.join("\n"));
 }

@@ -104,11 +104,7 @@ fn of_many_services(namespaces: usize) -> Figure {
 
 /// Ten nodes that are initialised.
 fn small_world() -> (Sandbox, Env) {
-    let sandbox = Sandbox::builder()
-        .nodes(10)
-        .heartbeats(false)
-        .scale(0.1)
-        .start();
+    let sandbox = Sandbox::builder().nodes(10).heartbeats(false).scale(0.1).start();
     let env = at_scale(&sandbox, 0.1);
     ccm(&env, &["node", "sync"]).with_code(0);
     (sandbox, env)
@@ -136,9 +132,7 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
     let daemon = Daemon::start(&env, &[]);
     let is_done = |n: usize| match is_made {
         true => sandbox.has_address(&name(n)),
-        false => daemon
-            .log()
-            .contains(&format!("/{}: its annotations", name(n))),
+        false => daemon.log().contains(&format!("/{}: its annotations", name(n))),
     };
     wait_at_most(PATIENCE, "what comes of all of them", || {
         (1..=LARGE_SERVICES).all(is_done)
@@ -151,11 +145,7 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
 
 /// Until all of them are initialised and were compared with their servers once more.
 fn of_many() -> Figure {
-    let sandbox = Sandbox::builder()
-        .nodes(MANY)
-        .node_bytes(NODE_BYTES)
-        .heartbeats(false)
-        .start();
+    let sandbox = Sandbox::builder().nodes(MANY).node_bytes(NODE_BYTES).heartbeats(false).start();
     let daemon = Daemon::start(&at_scale(&sandbox, SCALE), &[]);
     let created =
         |call: &Call| call.method == "POST" && call.status == Some(201) && !is_lease(&call.path);

@@ -104,18 +104,13 @@ fn beside_one_writer() -> [Figure; 2] {
 
 /// So many servers, whose nodes do not exist yet.
 fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
-    let sandbox = builder()
-        .nodes(0)
-        .node_bytes(NODE_BYTES)
-        .heartbeats(false)
-        .start();
+    let sandbox = builder().nodes(0).node_bytes(NODE_BYTES).heartbeats(false).start();
     let server = |n: usize| ServerSpec {
         name: format!("worker-{n}"),
         ..ServerSpec::default()
     };
-    let ids: Vec<u64> = (1..=nodes)
-        .map(|n| sandbox.cloud().create_server(sandbox.project(), server(n)))
-        .collect();
+    let ids: Vec<u64> =
+        (1..=nodes).map(|n| sandbox.cloud().create_server(sandbox.project(), server(n))).collect();
     (sandbox, ids)
 }
 

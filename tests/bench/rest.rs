@@ -68,8 +68,6 @@ fn read(hours: &Steady) -> usize {
 fn cpu(hours: &Steady) -> Figure {
     let steady = &hours.steady;
     let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-    let factor = missing(LOOKS, steady.looks())
-        .max(missing(RENEWALS, steady.renewals()))
-        .max(1.0);
+    let factor = missing(LOOKS, steady.looks()).max(missing(RENEWALS, steady.renewals())).max(1.0);
     Figure::seconds("CPU an hour, 100 nodes", steady.cpu.mul_f64(factor)).at_most(CPU_SECONDS)
 }

@@ -239,11 +239,7 @@ impl World {
             needed: writes,
             of_kubernetes: calls.iter().filter(is_node_write).count(),
             of_hetzner: calls.iter().filter(is_ours).count(),
-            hetzner_writes: calls
-                .iter()
-                .filter(is_ours)
-                .filter(|call| call.is_write())
-                .count(),
+            hetzner_writes: calls.iter().filter(is_ours).filter(|call| call.is_write()).count(),
         }
     }
 
@@ -310,17 +306,11 @@ fn with_more(needed: usize) -> f64 {
 /// All servers with their nodes, none of them initialised.
 fn cluster(scale: f64) -> Sandbox {
     let plain = NODES - EDGE_NODES;
-    let sandbox = Sandbox::builder()
-        .nodes(plain)
-        .node_bytes(NODE_BYTES)
-        .scale(scale)
-        .start();
+    let sandbox = Sandbox::builder().nodes(plain).node_bytes(NODE_BYTES).scale(scale).start();
     for n in plain..NODES {
         join(&sandbox, &name(n), true);
     }
-    sandbox
-        .cloud()
-        .set_load_balancer_limit(sandbox.project(), SERVICES);
+    sandbox.cloud().set_load_balancer_limit(sandbox.project(), SERVICES);
     sandbox
 }
 

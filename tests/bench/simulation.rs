@@ -16,11 +16,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 pub fn all() -> Vec<Figure> {
     let begun = cpu();
-    let sandbox = Sandbox::builder()
-        .nodes(MANY)
-        .node_bytes(NODE_BYTES)
-        .heartbeats(false)
-        .start();
+    let sandbox = Sandbox::builder().nodes(MANY).node_bytes(NODE_BYTES).heartbeats(false).start();
     let started = cpu() - begun;
     let kubernetes = Caller::kubernetes(&sandbox);
     let cloud = Caller::cloud(&sandbox);
@@ -128,12 +124,6 @@ fn cpu() -> Duration {
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kilobytes: u64 = line
-        .unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let kilobytes: u64 = line.unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
     kilobytes * 1024
 }

@@ -75,9 +75,7 @@ const CASES_OF_CLUSTER: &[(&str, &str)] = &[
 
 fn kubeconfig() -> String {
     let names = HONEST.iter().chain(&HOSTILE);
-    let contexts: Vec<Value> = names
-        .map(|name| json!({ "name": name, "context": {} }))
-        .collect();
+    let contexts: Vec<Value> = names.map(|name| json!({ "name": name, "context": {} })).collect();
     json!({ "contexts": contexts }).to_string()
 }
 

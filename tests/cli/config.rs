@@ -96,10 +96,8 @@ fn every_value_and_who_said_so() {
     assert_eq!(item(&document, "network")["value"], Value::Null);
     // Everything that the daemon takes, in the table's order, and nothing else.
     let items = document["items"].as_array().unwrap();
-    let shown: Vec<String> = items
-        .iter()
-        .map(|item| item["setting"].as_str().unwrap().to_owned())
-        .collect();
+    let shown: Vec<String> =
+        items.iter().map(|item| item["setting"].as_str().unwrap().to_owned()).collect();
     let daemon = TABLE.iter().filter(|setting| {
         setting.is_for(Command::Run) && (!setting.hidden || setting.name() == "test-time-scale")
     });
@@ -163,9 +161,7 @@ fn periods_that_are_longer_in_a_large_project_say_so() {
     let document = config(&[], &["-o", "json"]).json();
     let noted = document["items"].as_array().unwrap().iter();
     let noted = noted.filter(|item| item["note"].is_string());
-    let names: Vec<&str> = noted
-        .map(|item| item["setting"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = noted.map(|item| item["setting"].as_str().unwrap()).collect();
     let expected = [
         "node-status-update-frequency",
         "load-balancer-resync-period",

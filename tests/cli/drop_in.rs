@@ -68,20 +68,15 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
     for word in WORDS {
         let name = word.trim_start_matches('-').split('=').next().unwrap();
         let is_ignored = IGNORED_FLAGS.iter().any(|(flag, _)| *flag == name);
-        let notices = log
-            .matches(&format!("--{name}: accepted and ignored"))
-            .count();
+        let notices = log.matches(&format!("--{name}: accepted and ignored")).count();
         assert_eq!(notices, usize::from(is_ignored), "{name}:\n{log}");
     }
     for (name, value) in variables {
-        let is_ours = TABLE
-            .iter()
-            .any(|row| row.variables.iter().any(|variable| variable.name() == name));
+        let is_ours =
+            TABLE.iter().any(|row| row.variables.iter().any(|variable| variable.name() == name));
         let is_known = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
         let expected = usize::from(is_known && !is_ours && !value.is_empty());
-        let notices = log
-            .matches(&format!("{name}: accepted and ignored"))
-            .count();
+        let notices = log.matches(&format!("{name}: accepted and ignored")).count();
         assert_eq!(notices, expected, "{name}:\n{log}");
     }
     assert!(!log.contains("WARN") && !log.contains("hunter2"), "{log}");
@@ -111,17 +106,13 @@ fn and_a_service_gets_what_it_would_have_made() {
     });
     wait_until("its event", || {
         let told = events(&sandbox, "web");
-        told.iter()
-            .any(|(reason, _)| reason == "EnsuredLoadBalancer")
+        told.iter().any(|(reason, _)| reason == "EnsuredLoadBalancer")
     });
     let made = sandbox.service("web").unwrap();
     let uid = made["metadata"]["uid"].as_str().unwrap();
     let balancer = sandbox.cloud().load_balancer(sandbox.balancer_id("web"));
     // As upstream names it.
-    let name: String = format!("a{}", uid.replace('-', ""))
-        .chars()
-        .take(32)
-        .collect();
+    let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
     assert_eq!(balancer["name"], name);
     assert_eq!(balancer["location"]["name"], "nbg1");
     let targets = balancer["targets"].as_array().unwrap();
@@ -130,17 +121,13 @@ fn and_a_service_gets_what_it_would_have_made() {
         "{targets:#?}"
     );
     let public = &balancer["public_net"];
-    let ingress = made["status"]["loadBalancer"]["ingress"]
-        .as_array()
-        .unwrap();
+    let ingress = made["status"]["loadBalancer"]["ingress"].as_array().unwrap();
     let addresses: Vec<&serde_json::Value> = ingress.iter().map(|one| &one["ip"]).collect();
     assert_eq!(addresses, [&public["ipv4"]["ip"], &public["ipv6"]["ip"]]);
     let finalizers = &made["metadata"]["finalizers"];
     assert_eq!(finalizers[0], "service.kubernetes.io/load-balancer-cleanup");
     let events = sandbox.cluster().list("events", None);
-    let mut of_service = events
-        .iter()
-        .filter(|event| event["involvedObject"]["name"] == "web");
+    let mut of_service = events.iter().filter(|event| event["involvedObject"]["name"] == "web");
     assert!(of_service.all(|event| event["source"]["component"] == "service-controller"));
     daemon.stop();
     nothing_refused(&sandbox);

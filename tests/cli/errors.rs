@@ -76,9 +76,7 @@ fn settings() {
     let sandbox = world();
     let foreign = sandbox.projects().foreign_token.clone();
     let root = sandbox.hetzner_url().replace("/v1", "");
-    sandbox
-        .cloud()
-        .create_network(sandbox.project(), "other", "10.0.0.0/8");
+    sandbox.cloud().create_network(sandbox.project(), "other", "10.0.0.0/8");
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
@@ -269,9 +267,7 @@ fn what_a_role_does_not_allow() {
     // Whose settings count is another question, which has its own tests.
     const OWN: &[&str] = &["node", "list", "--own-settings"];
     sandbox.add_user("nobody", &[], Vec::new()).unwrap();
-    sandbox
-        .add_user("reader", &[], vec![rule(&["get", "list"])])
-        .unwrap();
+    sandbox.add_user("reader", &[], vec![rule(&["get", "list"])]).unwrap();
     let env_of = |user| {
         let mut env = env(&sandbox);
         env.retain(|(name, _)| name != "KUBECONFIG");
@@ -362,13 +358,7 @@ fn a_daemon_waits_for_what_is_unreachable() {
             ],
         );
         let failed = || daemon.log().matches("DEBUG GET").count();
-        let warnings = || {
-            daemon
-                .log()
-                .lines()
-                .filter(|line| line.contains(" WARN "))
-                .count()
-        };
+        let warnings = || daemon.log().lines().filter(|line| line.contains(" WARN ")).count();
         wait_until("ten failed calls", || failed() >= 10);
         wait_until("the outage", || warnings() == 1);
         sandbox.resume(half).unwrap();
@@ -396,9 +386,7 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
     let projects = sandbox.projects();
     sandbox.cloud().remove_token(&projects.token);
     daemon.logs("is not accepted");
-    sandbox
-        .cloud()
-        .add_token(projects.own, &projects.token, false);
+    sandbox.cloud().add_token(projects.own, &projects.token, false);
     daemon.logs("both APIs answer again");
     daemon.logged("WARN", 1);
 }
@@ -408,12 +396,7 @@ fn output_that_nobody_takes() {
     let sandbox = world();
     let run = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
-        command
-            .args(LIST)
-            .env_clear()
-            .envs(env(&sandbox))
-            .stdout(stdout)
-            .stderr(Stdio::piped());
+        command.args(LIST).env_clear().envs(env(&sandbox)).stdout(stdout).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let output = child.wait_with_output().unwrap();
         (
@@ -425,10 +408,7 @@ fn output_that_nobody_takes() {
     drop(reader);
     let expected = (Some(0), String::new());
     assert_eq!(run(writer.into()), expected, "a reader that went away");
-    let full = std::fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let message =
         "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
     assert_eq!(run(full.into()), (Some(1), message.into()), "a full disk");

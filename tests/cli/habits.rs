@@ -130,9 +130,7 @@ fn a_node_is_named_in_many_ways() {
     assert_eq!(ran.json()["items"].as_array().unwrap().len(), 1, "{ran:?}");
     // An address of two servers is no name.
     let second = sandbox.servers()[1]["id"].as_u64().unwrap();
-    sandbox
-        .cloud()
-        .edit_server(second, |one| one["private_net"][0]["ip"] = json!(private));
+    sandbox.cloud().edit_server(second, |one| one["private_net"][0]["ip"] = json!(private));
     let ran = ccm(&env, &["node", "inspect", private]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     let both = format!("ccm: {private:?} names 2 of them: write node/worker-1 or node/worker-2\n");
@@ -180,9 +178,7 @@ fn lists_have_the_flags_of_kubectl() {
     let names = |words: &[&str]| {
         let items = ccm(&env, words).json()["items"].clone();
         let items = items.as_array().unwrap().iter();
-        items
-            .map(|one| one["object"]["name"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        items.map(|one| one["object"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let sorted = names(&["node", "list", "-o", "json", "--sort-by", "NAME"]);
     let expected = (1..=12).map(|n| format!("worker-{n}")).collect::<Vec<_>>();
@@ -211,18 +207,12 @@ fn a_watched_list_shows_what_changes() {
     let (sandbox, env) = cluster();
     let mark = sandbox.mark();
     let begun = Instant::now();
-    let child = command(&env, &["lb", "list", "-w"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command(&env, &["lb", "list", "-w"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut child = Killed(child);
     let (sender, lines) = mpsc::channel();
     let stdout = BufReader::new(child.0.stdout.take().unwrap());
     std::thread::spawn(move || {
-        stdout
-            .lines()
-            .map_while(Result::ok)
-            .for_each(|line| drop(sender.send(line)))
+        stdout.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)))
     });
     let until = |what: &str| {
         let mut seen = Vec::new();
@@ -280,10 +270,7 @@ fn names_are_completed() {
         ("--context=o", "other"),
         ("--context wrong node inspect worker-1", ""),
     ] {
-        let words: Vec<&str> = ["completions", "--"]
-            .into_iter()
-            .chain(typed.split(' '))
-            .collect();
+        let words: Vec<&str> = ["completions", "--"].into_iter().chain(typed.split(' ')).collect();
         let ran = ccm(&env, &words);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{typed}");
         let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -335,10 +322,8 @@ fn called_by_kubectl_help_says_so() {
             widest <= columns && widest + 12 > columns,
             "{widest}: {text}"
         );
-        let usage = text
-            .lines()
-            .find(|line| line.starts_with("  ") && line.contains("ccm "))
-            .unwrap();
+        let usage =
+            text.lines().find(|line| line.starts_with("  ") && line.contains("ccm ")).unwrap();
         assert!(usage.starts_with("  kubectl ccm "), "{words:?}: {usage}");
         assert!(!text.contains("kubectl kubectl"), "{text}");
     }

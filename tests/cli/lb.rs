@@ -154,10 +154,7 @@ fn targets_on_dedicated_servers() {
     let shown = seen(&sandbox, &["lb", "inspect", "default/web"]);
     let why = format!("target metal-1 ({metal}) is unhealthy on port 80");
     assert!(shown.contains(&why), "{shown}");
-    let rows: Vec<&str> = shown
-        .lines()
-        .filter(|line| line.starts_with("metal-"))
-        .collect();
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("metal-")).collect();
     assert_eq!(rows.len(), 2, "{shown}");
     assert!(rows[0].starts_with(&format!("metal-1 ({metal})")));
     let why = "unhealthy  no answer: firewall? (layer4_timeout)";
@@ -267,9 +264,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     let list = sandbox.ccm(&["lb", "list"]);
     let line = |name: &str| {
         let mut lines = list.stdout.lines();
-        lines
-            .find(|line| line.starts_with(&format!("default/{name} ")))
-            .unwrap()
+        lines.find(|line| line.starts_with(&format!("default/{name} "))).unwrap()
     };
     assert!(
         line("web").ends_with(" 25/25    MaxTargetsReached"),
@@ -278,9 +273,8 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     assert!(line("small").ends_with("-"), "{list:?}");
     let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap().iter();
-    let reasons: Vec<(&Value, &Value)> = items
-        .map(|item| (&item["object"]["name"], &item["findings"][0]["reason"]))
-        .collect();
+    let reasons: Vec<(&Value, &Value)> =
+        items.map(|item| (&item["object"]["name"], &item["findings"][0]["reason"])).collect();
     let expected = [
         (&json!("small"), &Value::Null),
         (&json!("web"), &json!("MaxTargetsReached")),

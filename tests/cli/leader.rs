@@ -66,10 +66,7 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
 fn once_fails_when_the_lease_cannot_be_read() {
     let sandbox = quiet(1);
     sandbox.stop(sandbox::Half::Kubernetes);
-    sandbox
-        .ccm(&["run", "--once"])
-        .with_code(1)
-        .warns("connection refused");
+    sandbox.ccm(&["run", "--once"]).with_code(1).warns("connection refused");
 }
 
 #[test]
@@ -84,9 +81,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
     daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
     let ran = sandbox.ccm(&["node", "list", "--own-settings"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    sandbox
-        .ccm(&["run", "--once", "--leader-elect=false"])
-        .with_code(0);
+    sandbox.ccm(&["run", "--once", "--leader-elect=false"]).with_code(0);
 }
 
 #[test]

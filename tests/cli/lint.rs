@@ -82,10 +82,7 @@ fn manifest(number: usize, case: &Case) -> Value {
 fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
     let words = [&["lint", "-f", "-"], flags].concat();
     let mut command = command(env, &words);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // It may refuse before it has read all.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
@@ -98,10 +95,7 @@ fn warnings(document: &Value, name: &str) -> Vec<String> {
     let items = document["items"].as_array().unwrap();
     let item = items.iter().find(|item| item["object"]["name"] == name);
     let findings = item.and_then(|item| item["findings"].as_array());
-    let warnings = findings
-        .into_iter()
-        .flatten()
-        .filter(|one| one["severity"] == "warning");
+    let warnings = findings.into_iter().flatten().filter(|one| one["severity"] == "warning");
     let mut obstacle = Vec::new();
     let mut others = Vec::new();
     for one in warnings {
@@ -142,9 +136,7 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
         let mut rest = text.as_str();
         for problem in *problems {
             let found = rest.split_once(problem);
-            rest = found
-                .unwrap_or_else(|| panic!("{name}: {problem:?} is not in {text}"))
-                .1;
+            rest = found.unwrap_or_else(|| panic!("{name}: {problem:?} is not in {text}")).1;
         }
         assert_eq!(problems.is_empty(), text.is_empty(), "{name}: {text}");
         assert_eq!(warnings(&planned.json(), &name), shown, "{name}");
@@ -242,8 +234,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
     let [folder, file] = [folder, file].map(|path: PathBuf| path.display().to_string());
     let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]).with_code(2);
     assert!(
-        ran.stdout
-            .starts_with(&format!("{file}: service/default/bad: annotation")),
+        ran.stdout.starts_with(&format!("{file}: service/default/bad: annotation")),
         "{ran:?}"
     );
     for part in [
@@ -319,11 +310,7 @@ fn our_own_examples_have_no_problem() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let first = readme.split("## The first Service").nth(1).unwrap();
-    let first = first
-        .split("```")
-        .nth(1)
-        .unwrap()
-        .trim_start_matches("yaml");
+    let first = first.split("```").nth(1).unwrap().trim_start_matches("yaml");
     let ran = lint(&vec![], &[], first);
     let expected = (0, "ccm: 1 Service, nothing wrong\n");
     assert_eq!((ran.code, ran.stderr.as_str()), expected, "{ran:?}");
@@ -356,12 +343,9 @@ fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
     let document = ran.json();
     let is_above = |name: &str| {
         let all = warnings(&document, name);
-        all.iter()
-            .any(|why| why.contains("the Services of namespace default have more than 4 MiB"))
+        all.iter().any(|why| why.contains("the Services of namespace default have more than 4 MiB"))
     };
-    let above: Vec<usize> = (0..150)
-        .filter(|n| is_above(&format!("large-{n}")))
-        .collect();
+    let above: Vec<usize> = (0..150).filter(|n| is_above(&format!("large-{n}"))).collect();
     assert_eq!(above, (145..150).collect::<Vec<_>>());
     assert!(!is_above("small"));
 }

@@ -9,9 +9,7 @@ use serde_json::json;
 /// each kind of trouble.
 pub fn cluster() -> Sandbox {
     let sandbox = common::networked(3).start();
-    sandbox
-        .ccm(&["node", "sync", "worker-2", "worker-3"])
-        .with_code(0);
+    sandbox.ccm(&["node", "sync", "worker-2", "worker-3"]).with_code(0);
     sandbox.edit_node("worker-3", |node| {
         node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("elsewhere");
         node["status"]["addresses"][1]["address"] = json!("203.0.113.99");
@@ -75,9 +73,7 @@ fn node_inspect() {
 /// `metal-1` initialised, `metal-2` new and cancelled, `metal-3` gone, and a Cloud node beside them.
 fn with_dedicated() -> Sandbox {
     let sandbox = common::networked(1).robot(3).start();
-    sandbox
-        .ccm(&["node", "sync", "metal-1", "metal-3"])
-        .with_code(0);
+    sandbox.ccm(&["node", "sync", "metal-1", "metal-3"]).with_code(0);
     let robot = sandbox.robot();
     let number = |name| robot.number_of(name).unwrap();
     robot.edit(number("metal-2"), |server| server.cancelled = true);
@@ -98,9 +94,7 @@ fn dedicated_servers() {
         ],
     );
     snapshot("node-dedicated.txt", &text);
-    let inspected = sandbox
-        .ccm(&["node", "inspect", "metal-2", "-o", "json"])
-        .json();
+    let inspected = sandbox.ccm(&["node", "inspect", "metal-2", "-o", "json"]).json();
     let cloud = &inspected["items"][0]["cloud"];
     let number = sandbox.robot().number_of("metal-2");
     for (field, value) in [
@@ -145,10 +139,7 @@ fn one_api_of_servers_never_hides_the_other() {
     let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
     let row = |ran: &common::Ran, name: &str| {
         let mut lines = ran.stdout.lines();
-        let cells = lines
-            .find(|line| line.starts_with(name))
-            .unwrap()
-            .split_whitespace();
+        let cells = lines.find(|line| line.starts_with(name)).unwrap().split_whitespace();
         cells.map(str::to_owned).collect::<Vec<_>>()
     };
     let is = |env: &common::Env, unknown: &str, known: &str, why: &str| {
@@ -168,9 +159,7 @@ fn one_api_of_servers_never_hides_the_other() {
             assert_eq!(ran.code, code, "{ran:?}");
             assert_eq!(ran.stderr.contains(why), code == 1, "{ran:?}");
         }
-        ccm(env, &["node", "sync", "--dry-run"])
-            .with_code(1)
-            .warns(why);
+        ccm(env, &["node", "sync", "--dry-run"]).with_code(1).warns(why);
         ccm(env, &["run", "--dry-run"]).with_code(1).warns(why);
     };
     is(&refused, "metal-1", "worker-1", "ROBOT_PASSWORD");
@@ -241,9 +230,7 @@ fn run_dry_run_writes_nothing() {
     ran.prints("- node/worker-1  remove taint uninitialized\n");
     snapshot("run-dry-run.txt", &ran.stdout);
     assert_eq!(sandbox.nodes(), before);
-    let writes = sandbox
-        .calls()
-        .count(|call| call.is_write() && call.path.ends_with("worker-1"));
+    let writes = sandbox.calls().count(|call| call.is_write() && call.path.ends_with("worker-1"));
     assert_eq!(writes, 0);
 }
 
@@ -252,10 +239,7 @@ fn sync_touches_only_the_nodes_that_were_named() {
     let sandbox = cluster();
     let others = |sandbox: &Sandbox| {
         let nodes = sandbox.nodes();
-        nodes
-            .into_iter()
-            .filter(|node| node["metadata"]["name"] != "worker-1")
-            .collect::<Vec<_>>()
+        nodes.into_iter().filter(|node| node["metadata"]["name"] != "worker-1").collect::<Vec<_>>()
     };
     let before = others(&sandbox);
     sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);

@@ -30,10 +30,7 @@ fn world() -> World {
 fn settles(world: &World, name: &str, status: &str) {
     let id = world.balancer_id(name);
     wait_until("health checks", || {
-        let all = world
-            .sandbox
-            .cloud()
-            .load_balancers(world.sandbox.project());
+        let all = world.sandbox.cloud().load_balancers(world.sandbox.project());
         let balancer = all.iter().find(|one| one["id"] == id).unwrap();
         let targets = balancer["targets"].as_array().unwrap().iter();
         let mut checks = targets.flat_map(|one| one["health_status"].as_array().unwrap());
@@ -115,9 +112,7 @@ fn begun(outage: &Outage) -> World {
     wait_until("the health that is expected", || {
         let list = world.runs(&["lb", "list"]).stdout;
         SERVICES.iter().zip(outage.targets).all(|(name, targets)| {
-            let line = list
-                .lines()
-                .find(|line| line.starts_with(&format!("default/{name} ")));
+            let line = list.lines().find(|line| line.starts_with(&format!("default/{name} ")));
             line.is_some_and(|line| line.split_whitespace().any(|cell| cell == targets))
         })
     });

@@ -81,9 +81,7 @@ pub fn fits(text: &str) {
         "10.",
     ];
     let is_free = |line: &&str| {
-        let about = line
-            .trim_start_matches(['+', '~', '-', '!', '·'])
-            .trim_start();
+        let about = line.trim_start_matches(['+', '~', '-', '!', '·']).trim_start();
         free.iter().any(|start| about.starts_with(start))
     };
     for line in text.lines().filter(|line| !is_free(line)) {

@@ -86,9 +86,7 @@ fn every_shell_takes_an_argument_as_one_word() {
         };
         let printed = String::from_utf8(ran.stdout).unwrap();
         let one_line = |word: &String| ::ccm::text::one_line(word).into_owned();
-        let expected = words
-            .iter()
-            .map(|word| format!("<{}>\n<end>\n", one_line(word)));
+        let expected = words.iter().map(|word| format!("<{}>\n<end>\n", one_line(word)));
         let expected: String = expected.collect();
         for (printed, expected) in printed.lines().zip(expected.lines()) {
             assert_eq!(printed, expected, "{shell} {flags:?}");

@@ -81,12 +81,10 @@ fn by_object(shown: &str) -> String {
         )
     });
     let mut changes = changes.into_iter();
-    let lines = shown
-        .split_inclusive('\n')
-        .map(|line| match is_change(&line) {
-            true => format!("{}\n", changes.next().unwrap()),
-            false => line.to_owned(),
-        });
+    let lines = shown.split_inclusive('\n').map(|line| match is_change(&line) {
+        true => format!("{}\n", changes.next().unwrap()),
+        false => line.to_owned(),
+    });
     lines.collect()
 }
 
@@ -114,16 +112,12 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
     sandbox.ccm(&["node", "sync"]).with_code(0);
     let exact = ["route", "sync", CIDR, "--dry-run", "--detailed-exitcode"];
     sandbox.ccm(&exact).with_code(3);
-    let json = sandbox
-        .ccm(&["route", "sync", CIDR, "-o", "json"])
-        .with_code(0);
+    let json = sandbox.ccm(&["route", "sync", CIDR, "-o", "json"]).with_code(0);
     let summary = json.json()["summary"].clone();
     let expected = json!({ "changed": 2, "unchanged": 0, "failed": 0 });
     assert_eq!(summary, expected);
     sandbox.ccm(&exact).with_code(0);
-    sandbox
-        .ccm(&["route", "sync", CIDR, "--detailed-exitcode"])
-        .with_code(2);
+    sandbox.ccm(&["route", "sync", CIDR, "--detailed-exitcode"]).with_code(2);
 }
 
 /// With the wrong profile no node is ours: without an error it would look as if all was done.

@@ -140,10 +140,8 @@ fn screen(sandbox: &Sandbox, words: &[&str], text: &str) -> String {
         }
     }
     // Of an error of the Cloud API.
-    let words: Vec<String> = shown
-        .split(|c: char| !c.is_ascii_hexdigit())
-        .map(str::to_owned)
-        .collect();
+    let words: Vec<String> =
+        shown.split(|c: char| !c.is_ascii_hexdigit()).map(str::to_owned).collect();
     for word in words.iter().filter(|word| word.len() == 32) {
         shown = shown.replace(word, &"X".repeat(32));
     }
@@ -246,10 +244,8 @@ fn every_screen_fits_its_terminal_and_reads_like_this() {
 
 /// What the terminal shows ends with the page; before it is what a pipe's reader has on stderr, if anything.
 fn is_the_same_in_a_pipe(place: &Place, words: &[&str], shown: &str) {
-    let piped = common::command(&place.env, words)
-        .current_dir(place.sandbox.folder())
-        .output()
-        .unwrap();
+    let piped =
+        common::command(&place.env, words).current_dir(place.sandbox.folder()).output().unwrap();
     assert_eq!(piped.status.code(), Some(0), "{piped:?}");
     let page = String::from_utf8(piped.stdout).unwrap();
     let piped_screen = screen(&place.sandbox, words, page.trim_end_matches('\n'));

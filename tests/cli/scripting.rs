@@ -16,17 +16,14 @@ fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             let is_change = at == "items[].changes[]";
-            for (name, value) in fields
-                .iter()
-                .filter(|(name, _)| !is_change || *name == "change")
-            {
+            for (name, value) in fields.iter().filter(|(name, _)| !is_change || *name == "change") {
                 let dot = if at.is_empty() { "" } else { "." };
                 paths(value, &format!("{at}{dot}{name}"), all);
             }
         }
-        Value::Array(items) if !items.is_empty() => items
-            .iter()
-            .for_each(|one| paths(one, &format!("{at}[]"), all)),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().for_each(|one| paths(one, &format!("{at}[]"), all))
+        }
         _ => drop(all.insert(at.to_owned())),
     }
 }
@@ -45,10 +42,7 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
                 let below = below
                     .strip_prefix(" of ")
                     .map_or_else(String::new, |place| format!("{place}."));
-                for subject in SUBJECTS
-                    .iter()
-                    .filter(|name| of == "all" || of.contains(*name))
-                {
+                for subject in SUBJECTS.iter().filter(|name| of == "all" || of.contains(*name)) {
                     let fields = fields.split('`').skip(1).step_by(2);
                     let fields = fields.map(|field| format!("{below}{field}"));
                     all.entry(subject).or_default().extend(fields);
@@ -111,10 +105,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         let document = ccm(&env, &[words, &["-o", "json"]].concat()).json();
         assert_eq!(document["apiVersion"], "ccm/v2");
         let kind = document["kind"].as_str().unwrap();
-        let subject = SUBJECTS
-            .iter()
-            .find(|name| kind.starts_with(*name))
-            .unwrap();
+        let subject = SUBJECTS.iter().find(|name| kind.starts_with(*name)).unwrap();
         paths(&document, "", found.entry(subject).or_default());
     }
     std::fs::remove_file(&manifest).unwrap();
@@ -123,10 +114,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     let document = ccm(&admin(&groups), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
     let tls = common::builder().nodes(1).scale(0.01).start();
-    let one = tls
-        .authority()
-        .server(&["a.example"], Validity::Now)
-        .unwrap();
+    let one = tls.authority().server(&["a.example"], Validity::Now).unwrap();
     tls.create_certificate(json!({
         "name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem,
         "labels": {"ccm-from-scratch/secret": "default.web-tls"},
@@ -152,10 +140,8 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
                 one.starts_with(&format!("{path}.")) || one.starts_with(&format!("{path}["))
             })
         };
-        let unlisted: Vec<&String> = found
-            .difference(listed)
-            .filter(|path| !is_whole(path))
-            .collect();
+        let unlisted: Vec<&String> =
+            found.difference(listed).filter(|path| !is_whole(path)).collect();
         assert!(
             unlisted.is_empty(),
             "{subject}: not in ccm help scripting: {unlisted:?}"
@@ -163,11 +149,8 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     }
     // What is listed for all is in one of them.
     let every: BTreeSet<&String> = found.values().flatten().collect();
-    let missing: Vec<&String> = listed
-        .values()
-        .flatten()
-        .filter(|path| !every.contains(path))
-        .collect();
+    let missing: Vec<&String> =
+        listed.values().flatten().filter(|path| !every.contains(path)).collect();
     assert!(missing.is_empty(), "in no document: {missing:?}");
 }
 

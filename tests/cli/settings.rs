@@ -31,10 +31,7 @@ impl Environment for Given {
     }
 
     fn read_file(&self, path: &Path) -> io::Result<String> {
-        self.files
-            .get(path)
-            .cloned()
-            .ok_or_else(|| io::Error::from_raw_os_error(2))
+        self.files.get(path).cloned().ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 }
 
@@ -63,11 +60,7 @@ fn read_with_token(command: Command, line: &str, text: &str) -> Parsed {
 }
 
 fn lines<T: ToString>(items: &[T]) -> String {
-    items
-        .iter()
-        .map(T::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    items.iter().map(T::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// A setting's value, as Rust writes it, and who said so.
@@ -520,9 +513,7 @@ fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
 fn a_value_that_is_not_utf_8_is_a_problem() {
     let broken = OsString::from_vec(b"n\xff".to_vec());
     let mut given = environment("HCLOUD_TOKEN=t");
-    given
-        .variables
-        .insert("HCLOUD_NETWORK".to_owned(), broken.clone());
+    given.variables.insert("HCLOUD_NETWORK".to_owned(), broken.clone());
     let mut flag = OsString::from("--context=");
     flag.push(&broken);
     let parsed = parse(Command::NodeList, vec![flag, broken], &given);
@@ -590,9 +581,8 @@ fn the_table_offers_only_what_can_be_read() {
             Kind::Choice(words) => words.to_vec(),
             _ => setting.default.into_iter().collect(),
         };
-        for (word, command) in words
-            .iter()
-            .flat_map(|w| setting.commands.iter().map(move |c| (w, c)))
+        for (word, command) in
+            words.iter().flat_map(|w| setting.commands.iter().map(move |c| (w, c)))
         {
             // Refused with its own message.
             let is_list = matches!(
@@ -633,10 +623,7 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         return;
     };
     let mut expected = BTreeMap::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let flag = line.split_once("--").map(|(_, flag)| flag).unwrap();
         let (name, kind) = flag.split_once(' ').unwrap_or((flag, ""));
         let bare = kind.is_empty() || kind.contains("[=");
@@ -646,13 +633,10 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
     let ours = ours.flat_map(|row| row.flags.iter().map(|flag| (*flag, row.takes_value())));
     let ours: BTreeMap<_, _> = ours.chain([("help", false), ("version", false)]).collect();
     let ignored = IGNORED_FLAGS.iter();
-    let mut known: BTreeMap<_, _> = ignored
-        .map(|(name, kind)| (*name, *kind == Use::WithValue))
-        .collect();
+    let mut known: BTreeMap<_, _> =
+        ignored.map(|(name, kind)| (*name, *kind == Use::WithValue)).collect();
     assert_eq!(known.len(), IGNORED_FLAGS.len(), "one is there twice");
-    let honoured = ours
-        .into_iter()
-        .filter(|(name, _)| expected.contains_key(name));
+    let honoured = ours.into_iter().filter(|(name, _)| expected.contains_key(name));
     for (name, takes_value) in honoured {
         assert_eq!(known.insert(name, takes_value), None, "{name} is honoured");
     }
@@ -745,9 +729,7 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     let variables = "HCLOUD_TOKEN=theirs HCLOUD_ENDPOINT=https://theirs.example HCLOUD_NETWORK=7 KUBECONFIG=/theirs \
                      HCLOUD_LOAD_BALANCERS_TYPE=lb21 HCLOUD_LOAD_BALANCERS_LOCATION= HCLOUD_DEBUG=true \
                      HCLOUD_SERVER_CACHE_TTL=3s HCLOUD_METRICS_ADDRESS=x CCM_TEST_TIME_SCALE=9";
-    let variables = variables
-        .split_whitespace()
-        .map(|one| one.split_once('=').unwrap());
+    let variables = variables.split_whitespace().map(|one| one.split_once('=').unwrap());
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let words = words.split_whitespace().map(str::to_owned).collect();
     let taken = DaemonSettings::new(&from, words, variables.collect()).unwrap();

@@ -22,9 +22,7 @@ fn world(nodes: usize) -> (Sandbox, Env) {
 /// What a terminal shows at the end: of each line what was written after it was erased last.
 fn left(shown: &str) -> Vec<&str> {
     let lines = shown.lines();
-    lines
-        .map(|line| line.split("\u{1b}[K").last().unwrap())
-        .collect()
+    lines.map(|line| line.split("\u{1b}[K").last().unwrap()).collect()
 }
 
 #[test]
@@ -59,9 +57,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
         }
         for command in ["create_load_balancer", "add_route"] {
             let long = long.div_f64(SCALE);
-            sandbox
-                .cloud()
-                .set_action_duration(command, slow.is_none().then_some(long));
+            sandbox.cloud().set_action_duration(command, slow.is_none().then_some(long));
         }
         let Some(shown) = at_terminal(&env, &words) else {
             return;
@@ -78,9 +74,7 @@ fn elsewhere_no_line_is_redrawn() {
     common::side_by_side(vec![false, true], |is_at_terminal| {
         let (sandbox, env) = world(1);
         let long = Some(Duration::from_secs(3).div_f64(SCALE));
-        sandbox
-            .cloud()
-            .set_action_duration("create_load_balancer", long);
+        sandbox.cloud().set_action_duration("create_load_balancer", long);
         sandbox.create("web", &[("location", "fsn1")], &[80]);
         let shown = if is_at_terminal {
             at_terminal(&with(env, &[("TERM", "dumb")]), &["lb", "sync"])

@@ -89,8 +89,7 @@ impl Cluster for AtRest {
 }
 
 pub fn is_table(call: &Call) -> bool {
-    call.header("accept")
-        .is_some_and(|accept| accept.contains("as=Table"))
+    call.header("accept").is_some_and(|accept| accept.contains("as=Table"))
 }
 
 pub fn read(call: &Call) -> Option<Read> {

@@ -169,9 +169,7 @@ pub trait Cluster {
     }
 
     fn set_power(&self, name: &str, is_on: bool) {
-        self.sandbox()
-            .cloud()
-            .set_power(self.server_id(name), is_on);
+        self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
     /// A node of this name; where its provider ID names no server, it is new.
@@ -204,9 +202,7 @@ pub trait Cluster {
     /// A Service of the namespace `default`, or `NAMESPACE/NAME`.
     fn service(&self, name: &str) -> Option<Value> {
         let (namespace, name) = of_namespace(name);
-        self.sandbox()
-            .cluster()
-            .get("services", Some(namespace), name)
+        self.sandbox().cluster().get("services", Some(namespace), name)
     }
 
     fn uid(&self, name: &str) -> String {
@@ -295,9 +291,7 @@ pub trait Cluster {
     }
 
     fn balancers(&self) -> Vec<Value> {
-        self.sandbox()
-            .cloud()
-            .load_balancers(self.sandbox().project())
+        self.sandbox().cloud().load_balancers(self.sandbox().project())
     }
 
     /// The only load balancer of all.
@@ -317,8 +311,7 @@ pub trait Cluster {
 
     /// The load balancer whose label has the UID of this Service.
     fn balancer(&self, name: &str) -> Value {
-        self.of_uid(&self.uid(name))
-            .unwrap_or_else(|| panic!("{name} has no load balancer"))
+        self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
 
     /// The ID of the load balancer of this Service.
@@ -357,9 +350,7 @@ pub trait Cluster {
     }
 
     fn certificates(&self) -> Vec<Value> {
-        self.sandbox()
-            .cloud()
-            .certificates(self.sandbox().project())
+        self.sandbox().cloud().certificates(self.sandbox().project())
     }
 
     /// Creates a certificate as somebody else does; returns its ID.
@@ -396,9 +387,7 @@ pub trait Cluster {
     /// The Lease of the daemons; null where there is none.
     fn lease(&self) -> Value {
         let cluster = self.sandbox().cluster();
-        cluster
-            .get("leases", KUBE_SYSTEM, LEASE)
-            .unwrap_or_default()
+        cluster.get("leases", KUBE_SYSTEM, LEASE).unwrap_or_default()
     }
 
     /// Creates the Lease of the daemons, as another candidate does.
@@ -497,9 +486,7 @@ pub trait Cluster {
         let answer = self.sandbox().cloud().handle(&Request {
             method: "POST".into(),
             path: format!("/v1{path}"),
-            headers: headers
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
+            headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             body: body.to_string().into_bytes(),
             ..Request::default()
         });
@@ -535,10 +522,8 @@ fn of_namespace(name: &str) -> (&str, &str) {
 /// ports.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
     let (namespace, name) = of_namespace(name);
-    let annotations: Map<String, Value> = annotations
-        .iter()
-        .map(|(name, value)| (key(name), json!(value)))
-        .collect();
+    let annotations: Map<String, Value> =
+        annotations.iter().map(|(name, value)| (key(name), json!(value))).collect();
     let ports = ports.iter();
     let ports: Vec<Value> = ports
         .map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"}))
@@ -602,9 +587,7 @@ pub fn targets(balancer: &Value) -> Vec<u64> {
 /// Ports of a load balancer, in order.
 pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     let ports = balancer["services"].as_array().unwrap().iter();
-    let mut ports: Vec<u64> = ports
-        .map(|port| port["listen_port"].as_u64().unwrap())
-        .collect();
+    let mut ports: Vec<u64> = ports.map(|port| port["listen_port"].as_u64().unwrap()).collect();
     ports.sort_unstable();
     ports
 }
@@ -612,10 +595,7 @@ pub fn listen_ports(balancer: &Value) -> Vec<u64> {
 /// Whether the node has no taint that says it is new.
 pub fn is_initialised(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array();
-    !taints
-        .into_iter()
-        .flatten()
-        .any(|one| one["key"] == UNINITIALIZED)
+    !taints.into_iter().flatten().any(|one| one["key"] == UNINITIALIZED)
 }
 
 /// `POST /load_balancers/1/actions/add_target`.

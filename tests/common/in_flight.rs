@@ -31,9 +31,7 @@ impl InFlight {
             counts.at_most = counts.at_most.max(counts.now);
             before.changed.notify_all();
             let is_early = |counts: &mut Counts| counts.at_most < wanted;
-            let waited = before
-                .changed
-                .wait_timeout_while(counts, patience, is_early);
+            let waited = before.changed.wait_timeout_while(counts, patience, is_early);
             drop(waited.unwrap());
         };
         let ends = move |_: &Request| after.counts.lock().unwrap().now -= 1;

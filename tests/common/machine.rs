@@ -221,9 +221,7 @@ impl Simulation for Machine {
     }
 
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
-        let (sandbox, half) = self
-            .served_at(authority)
-            .ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (sandbox, half) = self.served_at(authority).ok_or(io::ErrorKind::ConnectionRefused)?;
         if !sandbox.is_served(half) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }

@@ -90,9 +90,7 @@ impl Instances for Memory {
     fn get(&self, number: u64) -> Result<Instance, Error> {
         let id = InstanceId::Cloud(number);
         let found = self.instances.iter().find(|instance| instance.id == id);
-        found
-            .cloned()
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
+        found.cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
     }
 
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
@@ -114,13 +112,10 @@ impl Instances for Memory {
         let address = |kind, text: String| {
             Sourced::new(NodeAddress::new(kind, text), Source::server("address"))
         };
-        let public = instance
-            .public_ipv4
-            .map(|ip| address(AddressKind::ExternalIP, ip.to_string()));
-        let private = instance
-            .private
-            .first()
-            .map(|p| address(AddressKind::InternalIP, p.ip.to_string()));
+        let public =
+            instance.public_ipv4.map(|ip| address(AddressKind::ExternalIP, ip.to_string()));
+        let private =
+            instance.private.first().map(|p| address(AddressKind::InternalIP, p.ip.to_string()));
         let label = |value: &str| Sourced::new(value.to_owned(), Source::server("place"));
         Ok(Metadata {
             provider_id: Sourced::new(
@@ -146,10 +141,6 @@ impl Instances for Memory {
     }
 
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
-        instance
-            .public_ipv4
-            .iter()
-            .map(|ip| IpNet::from(std::net::IpAddr::V4(*ip)))
-            .collect()
+        instance.public_ipv4.iter().map(|ip| IpNet::from(std::net::IpAddr::V4(*ip))).collect()
     }
 }

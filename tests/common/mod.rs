@@ -276,11 +276,8 @@ impl Daemon {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
             return Daemon { kind };
         }
-        let mut child = command(env, words)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            command(env, words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(String::new()));
         let into = Arc::clone(&log);
@@ -363,10 +360,7 @@ impl Daemon {
         // After the name in parentheses: fields 14 and 15, utime and stime, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
-        let ticks: u64 = [11, 12]
-            .map(|n| fields[n].parse::<u64>().unwrap())
-            .iter()
-            .sum();
+        let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();
         Duration::from_millis(ticks * 10)
     }
 
@@ -426,9 +420,7 @@ impl Drop for Daemon {
 
 /// Sends a signal to a process.
 pub fn send(signal: &str, process: u32) {
-    let kill = Command::new("kill")
-        .args([signal, &process.to_string()])
-        .status();
+    let kill = Command::new("kill").args([signal, &process.to_string()]).status();
     assert!(kill.unwrap().success());
 }
 
@@ -634,9 +626,7 @@ pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
 
 /// Compares with a file in `tests/snapshots`; `CCM_UPDATE_SNAPSHOTS=1` writes it instead.
 pub fn snapshot(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
         std::fs::write(&path, text).unwrap();
         return;

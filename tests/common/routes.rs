@@ -133,9 +133,7 @@ impl World {
 
     pub fn all_are_reached(&self) -> bool {
         let nodes = self.nodes();
-        let mut names = nodes
-            .iter()
-            .filter_map(|node| node["metadata"]["name"].as_str());
+        let mut names = nodes.iter().filter_map(|node| node["metadata"]["name"].as_str());
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 

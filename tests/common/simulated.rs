@@ -96,9 +96,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
         return ended(&machine, &Daemon::start(env, words));
     }
     let process = machine.processes.begin(env);
-    let code = machine
-        .processes
-        .as_process(&process, || cli::in_simulation(called("ccm", words)));
+    let code = machine.processes.as_process(&process, || cli::in_simulation(called("ccm", words)));
     machine.processes.end(&process);
     Ran {
         code: code.into(),
@@ -148,9 +146,7 @@ impl Daemon {
         let process = machine.processes.begin(env);
         let words = words.strip_prefix(&["run"]).unwrap_or(words);
         let words = words.iter().map(OsString::from).collect();
-        let daemon = machine
-            .processes
-            .as_process(&process, || cli::Simulated::start(words));
+        let daemon = machine.processes.as_process(&process, || cli::Simulated::start(words));
         Daemon {
             code: Cell::new(daemon.as_ref().err().copied()),
             machine,
@@ -174,10 +170,7 @@ impl Daemon {
         if let (None, Ok(daemon)) = (self.code.get(), &self.daemon)
             && daemon.is_stopped()
         {
-            let code = self
-                .machine
-                .processes
-                .as_process(&self.process, || daemon.end());
+            let code = self.machine.processes.as_process(&self.process, || daemon.end());
             self.machine.processes.end(&self.process);
             self.code.set(Some(code));
         }
@@ -243,9 +236,7 @@ impl Processes {
 
     /// It does nothing from now on.
     fn end(&self, process: &Rc<Process>) {
-        self.all
-            .borrow_mut()
-            .retain(|one| !Rc::ptr_eq(one, process));
+        self.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, process));
         process.threads.take();
     }
 
@@ -363,10 +354,7 @@ impl Log for ToProcess {
 
     fn log(&self, record: &Record) {
         let machine = MACHINE.try_with(|machine| machine.try_borrow().ok()?.clone());
-        let process = machine
-            .ok()
-            .flatten()
-            .and_then(|one| one.processes.current());
+        let process = machine.ok().flatten().and_then(|one| one.processes.current());
         let logger = process.and_then(|process| process.logger.borrow().clone());
         if let Some(logger) = logger.filter(|logger| logger.enabled(record.metadata())) {
             logger.log(record);

@@ -83,12 +83,8 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
     assert!(sandbox.calls().count(|call| call.status == Some(409)) >= 1);
     let worker = sandbox.node("worker-1");
     assert_eq!(worker["metadata"]["labels"]["mine"], "kept");
-    let taints: Vec<&Value> = worker["spec"]["taints"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|t| &t["key"])
-        .collect();
+    let taints: Vec<&Value> =
+        worker["spec"]["taints"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
     assert!(
         taints.contains(&&json!("mine")) && !taints.contains(&&json!(UNINITIALIZED)),
         "{taints:?}"
@@ -123,9 +119,8 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
         is_initialised(&sandbox.node("worker-2")),
         "one object's trouble never stops the others"
     );
-    let tries = sandbox
-        .calls()
-        .count(|call| call.path.ends_with("worker-1/status") && call.is_write());
+    let tries =
+        sandbox.calls().count(|call| call.path.ends_with("worker-1/status") && call.is_write());
     assert!((2..=5).contains(&tries), "{tries} tries");
 }
 
@@ -148,9 +143,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let calls = sandbox.calls().calls();
     let of_hetzner = |call: &Call| call.half == Half::Hetzner;
     let first = calls.iter().position(of_hetzner).unwrap();
-    let paused = calls[first + 1..]
-        .iter()
-        .take_while(|call| !of_hetzner(call));
+    let paused = calls[first + 1..].iter().take_while(|call| !of_hetzner(call));
     let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
     assert!(
         looks >= 3,
@@ -180,17 +173,13 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     sandbox.join_node("late");
     sandbox.wait_for_node("late");
 
-    sandbox
-        .cloud()
-        .set_rate_limit(sandbox.project(), 3600, 3600);
+    sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 3600);
     sandbox.join_node("later");
     daemon.logs("cloud-node-controller: refreshes go on");
     let log = daemon.log();
     let of_nodes = |text: &str| {
         let lines = log.lines().filter(|line| line.contains("INFO"));
-        lines
-            .filter(|line| line.contains("cloud-node-controller: ") && line.contains(text))
-            .count()
+        lines.filter(|line| line.contains("cloud-node-controller: ") && line.contains(text)).count()
     };
     assert_eq!(
         (of_nodes("put off"), of_nodes("refreshes go on")),
@@ -237,9 +226,9 @@ fn survives(half: Half, name: &str, effect: Effect) {
     second_page(&sandbox);
     let rule = Rule::new(effect).half(half);
     let rule = match half {
-        Half::Hetzner => rule
-            .path("/v1/servers")
-            .when(|request| request.query("page") == Some("2")),
+        Half::Hetzner => {
+            rule.path("/v1/servers").when(|request| request.query("page") == Some("2"))
+        }
         Half::Kubernetes => rule.path("/api/v1/nodes"),
         Half::Robot => rule.path("/server"),
     };
@@ -291,10 +280,8 @@ fn any_faults_heal_without_harm() {
             let ip = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
             let expected = [format!("Hostname {name}"), format!("ExternalIP {ip}")];
             assert_eq!(addresses(&worker), expected, "seed {seed}");
-            let synced = events(&sandbox, name)
-                .iter()
-                .filter(|(reason, _)| reason == "Synced")
-                .count();
+            let synced =
+                events(&sandbox, name).iter().filter(|(reason, _)| reason == "Synced").count();
             assert!(synced <= 1, "seed {seed}: {name} was synced {synced} times");
         }
     }
@@ -394,10 +381,7 @@ fn an_object_without_a_version_is_no_answer() {
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
     let answer = answer(200, &list);
     sandbox.fault(on("GET /api/v1/nodes", answer));
-    sandbox
-        .ccm(&["run", "--once"])
-        .with_code(1)
-        .warns("not what the API answers");
+    sandbox.ccm(&["run", "--once"]).with_code(1).warns("not what the API answers");
     assert_eq!(writes(&sandbox), Vec::<String>::new());
 }
 
@@ -444,9 +428,7 @@ fn provider_id(sandbox: &Sandbox, name: &str) -> Value {
 }
 
 fn lists_of_servers(sandbox: &Sandbox) -> usize {
-    sandbox
-        .calls()
-        .count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
+    sandbox.calls().count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
 }
 
 /// With lists of servers that stay young.

@@ -108,11 +108,7 @@ fn in_a_large_project_refreshes_are_less_often() {
     }
     let lists = || {
         let calls = world.calls();
-        calls
-            .iter()
-            .filter(|call| call.path == "/v1/servers")
-            .count()
-            / 3
+        calls.iter().filter(|call| call.path == "/v1/servers").count() / 3
     };
     wait_until("a list of all", || lists() >= 1);
     let (before, begun) = (lists(), clock::now());
@@ -143,20 +139,12 @@ fn each_change_is_read_by_name_at_the_next_look() {
         wait_until(name, || world.by_name(node) > 0);
         // The look that was under way may have missed it.
         let reads = world.reads();
-        let tables = reads
-            .iter()
-            .take_while(|read| **read == Read::Table)
-            .count();
+        let tables = reads.iter().take_while(|read| **read == Read::Table).count();
         assert!(tables <= 2, "{name}: {reads:?}");
         assert_eq!(reads[tables], Read::ByName(node.into()), "{name}");
         world.looks(5);
-        let others = world
-            .reads()
-            .into_iter()
-            .filter(|read| !matches!(read, Read::Table));
-        let others: Vec<Read> = others
-            .filter(|read| *read != Read::ByName(node.into()))
-            .collect();
+        let others = world.reads().into_iter().filter(|read| !matches!(read, Read::Table));
+        let others: Vec<Read> = others.filter(|read| *read != Read::ByName(node.into())).collect();
         assert_eq!(others, [], "{name}: {}", world.daemon.log());
         // Once for the ring; a node that is not ready also at its own pace.
         let at_most = if name.starts_with("no") { 3 } else { 1 };
@@ -198,15 +186,9 @@ fn more_than_ten_at_once_are_read_by_one_list() {
     wait_until("a list", || world.whole() > 0);
     world.looks(2);
     let reads = world.reads();
-    let named = reads
-        .iter()
-        .filter(|read| matches!(read, Read::ByName(_)))
-        .count();
+    let named = reads.iter().filter(|read| matches!(read, Read::ByName(_))).count();
     assert_eq!(named, 0, "{reads:?}");
-    let tables = reads
-        .iter()
-        .take_while(|read| **read == Read::Table)
-        .count();
+    let tables = reads.iter().take_while(|read| **read == Read::Table).count();
     assert!(tables <= 2, "{reads:?}");
 }
 
@@ -232,10 +214,7 @@ fn what_a_table_does_not_show_is_seen_at_the_refresh() {
 fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
     let world = AtRest::new(2, NO_REFRESH);
     let servers = world.servers();
-    world
-        .sandbox
-        .cloud()
-        .set_power(servers[0]["id"].as_u64().unwrap(), false);
+    world.sandbox.cloud().set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
     for _ in 0..2 {
         wait_until("the taint", || world.is_tainted("worker-1"));

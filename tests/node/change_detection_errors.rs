@@ -26,13 +26,9 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
     side_by_side(cases, |(name, effect)| {
         let mut world = AtRest::new(2, "--node-status-update-frequency=50s");
         let table = |request: &Request| {
-            request
-                .header("accept")
-                .is_some_and(|accept| accept.contains("as=Table"))
+            request.header("accept").is_some_and(|accept| accept.contains("as=Table"))
         };
-        let rule = world
-            .sandbox
-            .fault(Rule::new(effect).half(Half::Kubernetes).when(table));
+        let rule = world.sandbox.fault(Rule::new(effect).half(Half::Kubernetes).when(table));
         world.daemon.logs("is not one that ccm can read");
         world.count_anew();
         wait_until("whole lists", || world.whole() > 20);
@@ -82,11 +78,7 @@ fn an_old_table_does_no_harm() {
     world.count_anew();
     world.looks(5);
     assert_eq!(
-        world
-            .reads()
-            .iter()
-            .filter(|read| **read != Read::Table)
-            .count(),
+        world.reads().iter().filter(|read| **read != Read::Table).count(),
         0
     );
     assert_eq!(
@@ -107,14 +99,9 @@ fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
     let rule = on("GET /api/v1/nodes/worker-1", failure);
     let rule = world.sandbox.fault(rule);
     let servers = world.servers();
-    world
-        .sandbox
-        .cloud()
-        .set_power(servers[0]["id"].as_u64().unwrap(), false);
+    world.sandbox.cloud().set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
-    world
-        .daemon
-        .logs("node/worker-1: not read, tried again: GET");
+    world.daemon.logs("node/worker-1: not read, tried again: GET");
     world.join_node("late");
     world.wait_for_node("late");
     world.looks(5);

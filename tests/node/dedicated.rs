@@ -287,9 +287,7 @@ fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
 fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     let sandbox = initialised(1, 2);
     let one = number(&sandbox, "metal-1");
-    sandbox
-        .robot()
-        .edit(one, |server| server.name = "renamed".into());
+    sandbox.robot().edit(one, |server| server.name = "renamed".into());
     sandbox.set_ready("metal-1", "Unknown");
     let _daemon = sandbox.daemon(&[]);
     sandbox.tells("metal-1", "PossibleNodeDeletion", &[]);
@@ -300,9 +298,7 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
 fn a_name_of_both_apis_is_no_guess() {
     let sandbox = start(1, 1);
     let one = number(&sandbox, "metal-1");
-    sandbox
-        .robot()
-        .edit(one, |server| server.name = "worker-1".into());
+    sandbox.robot().edit(one, |server| server.name = "worker-1".into());
     sandbox.ccm(&["run", "--once"]).with_code(1);
     assert!(is_new(&sandbox, "worker-1"));
     assert!(sandbox.has_event("worker-1", "InstanceLookupFailed"));
@@ -344,9 +340,8 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
         "they are asked for: {resets}\n{}",
         daemon.log()
     );
-    let refused = sandbox
-        .calls()
-        .count(|call| call.half == Half::Robot && call.status == Some(403));
+    let refused =
+        sandbox.calls().count(|call| call.half == Half::Robot && call.status == Some(403));
     assert_eq!(refused, 0, "{}", daemon.log());
 }
 
@@ -366,9 +361,7 @@ fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
 fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
     let sandbox = start(2, 1);
     let flags = ["--cluster-cidr=10.244.0.0/16"];
-    let ran = sandbox
-        .ccm(&[&["run", "--once"], &flags[..]].concat())
-        .with_code(0);
+    let ran = sandbox.ccm(&[&["run", "--once"], &flags[..]].concat()).with_code(0);
     let network = sandbox.cloud().networks(sandbox.project()).remove(0);
     assert_eq!(network["routes"].as_array().unwrap().len(), 2, "{network}");
     let condition = |name: &str| {
@@ -391,12 +384,8 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
     let daemon = Daemon::start(&env, &[]);
     let targets = || targets(&sandbox);
-    let mut expected: Vec<String> = sandbox
-        .robot()
-        .servers()
-        .into_iter()
-        .filter_map(|server| server.server_ip)
-        .collect();
+    let mut expected: Vec<String> =
+        sandbox.robot().servers().into_iter().filter_map(|server| server.server_ip).collect();
     expected.sort();
     wait_until("all targets", || targets() == Some((3, expected.clone())));
     sandbox.stop(Half::Robot);
@@ -471,10 +460,8 @@ fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
 fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
     let balancers = sandbox.balancers();
     let targets = balancers.first()?["targets"].as_array()?.clone();
-    let mut ips: Vec<String> = targets
-        .iter()
-        .filter_map(|target| Some(target["ip"]["ip"].as_str()?.to_owned()))
-        .collect();
+    let mut ips: Vec<String> =
+        targets.iter().filter_map(|target| Some(target["ip"]["ip"].as_str()?.to_owned())).collect();
     ips.sort();
     Some((targets.len(), ips))
 }

@@ -210,14 +210,9 @@ fn a_token_from_a_pipe_is_read_once_and_kept() {
     ];
     let env = with(env(&sandbox), &from_stdin);
     let (reader, mut writer) = std::io::pipe().unwrap();
-    writer
-        .write_all(sandbox.projects().token.as_bytes())
-        .unwrap();
+    writer.write_all(sandbox.projects().token.as_bytes()).unwrap();
     drop(writer);
-    let output = common::command(&env, &["run", "--once"])
-        .stdin(reader)
-        .output()
-        .unwrap();
+    let output = common::command(&env, &["run", "--once"]).stdin(reader).output().unwrap();
     Ran::from(output).with_code(0);
     assert!(all_initialised(&sandbox));
 }

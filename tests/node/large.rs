@@ -42,9 +42,7 @@ fn world() -> (Arc<Sandbox>, Daemon) {
 
 fn of_servers(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
     let calls = sandbox.calls().calls_since(mark).into_iter();
-    calls
-        .filter(|call| call.path.starts_with("/v1/servers"))
-        .collect()
+    calls.filter(|call| call.path.starts_with("/v1/servers")).collect()
 }
 
 fn lose(sandbox: &Sandbox, name: &str) {
@@ -94,14 +92,10 @@ fn a_new_node_gets_the_server_that_has_its_name_now() {
 #[test]
 fn a_new_node_without_a_server_of_its_name_is_matched_by_all_servers() {
     let (sandbox, _daemon) = world();
-    let id = sandbox
-        .cloud()
-        .create_server(sandbox.project(), spec("machine"));
+    let id = sandbox.cloud().create_server(sandbox.project(), spec("machine"));
     let servers = sandbox.servers();
     let server = servers.iter().find(|server| server["id"] == id).unwrap();
-    let ip = server
-        .pointer("/public_net/ipv4/ip")
-        .and_then(Value::as_str);
+    let ip = server.pointer("/public_net/ipv4/ip").and_then(Value::as_str);
     sandbox.register_node(NodeSpec {
         name: "other-name".into(),
         server: Some(id),

@@ -337,10 +337,8 @@ fn a_node_that_was_renewed_in_between_stays() {
                 });
             }
         };
-        let rule = Rule::new(Effect::before(renew))
-            .half(Half::Kubernetes)
-            .method("DELETE")
-            .times(1);
+        let rule =
+            Rule::new(Effect::before(renew)).half(Half::Kubernetes).method("DELETE").times(1);
         sandbox.fault(rule);
         let ran = sandbox.ccm(&["run", "--once"]);
         assert_eq!((ran.code, deletions(&sandbox)), (1, 1), "{}", ran.stderr);
@@ -470,9 +468,7 @@ fn the_commands_show_it_and_sync_does_it() {
     assert!(inspect.contains("- delete node (server "), "{inspect}");
     let dry = sandbox.ccm(&["node", "sync", "--dry-run", "--detailed-exitcode"]);
     assert_eq!((dry.code, deletions(&sandbox)), (3, 0), "{dry:?}");
-    let json = sandbox
-        .ccm(&["node", "sync", "worker-2", "--dry-run", "-o", "json"])
-        .json();
+    let json = sandbox.ccm(&["node", "sync", "worker-2", "--dry-run", "-o", "json"]).json();
     assert_eq!(json["items"][0]["changes"][0]["change"], "DeleteNode");
     let synced = sandbox.ccm(&["node", "sync"]).with_code(0);
     let end = "2 changed, 2 unchanged, 0 failed\n";

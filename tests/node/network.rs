@@ -28,9 +28,7 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
 fn by_id_or_by_name() {
     let sandbox = world();
     let id = sandbox.network_id().to_string();
-    let other = sandbox
-        .cloud()
-        .create_network(sandbox.project(), &id, "10.9.0.0/16");
+    let other = sandbox.cloud().create_network(sandbox.project(), &id, "10.9.0.0/16");
     for named in [id.as_str(), "sandbox"] {
         let log = works(&sandbox, &[("HCLOUD_NETWORK", named)]);
         contains(&log, &format!("private Network: sandbox ({id})"));
@@ -51,9 +49,7 @@ fn by_id_or_by_name() {
 #[test]
 fn a_machine_outside_of_the_network_ends_with_what_to_do() {
     let sandbox = world();
-    let other = sandbox
-        .cloud()
-        .create_network(sandbox.project(), "other", "10.9.0.0/16");
+    let other = sandbox.cloud().create_network(sandbox.project(), "other", "10.9.0.0/16");
     let alone = sandbox.create_server("alone");
     let elsewhere = sandbox.cloud().create_server(
         sandbox.project(),
@@ -103,10 +99,8 @@ fn outside_of_hetzner_it_goes_on_with_a_warning() {
     for (endpoint, why) in cases {
         let sandbox = builder().scale(0.02).start();
         sandbox.cloud().set_metadata_server(None);
-        let changes: Vec<_> = endpoint
-            .map(|url| ("HCLOUD_METADATA_ENDPOINT", url))
-            .into_iter()
-            .collect();
+        let changes: Vec<_> =
+            endpoint.map(|url| ("HCLOUD_METADATA_ENDPOINT", url)).into_iter().collect();
         let log = works(&sandbox, &changes);
         let told: Vec<&str> = log
             .lines()

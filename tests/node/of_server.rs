@@ -26,13 +26,8 @@ fn prefixes(sandbox: &Sandbox, prefixes: &str) -> Env {
 
 fn edit_server(sandbox: &Sandbox, name: &str, edit: impl FnOnce(&mut Value)) {
     let servers = sandbox.servers();
-    let server = servers
-        .iter()
-        .find(|server| server["name"] == name)
-        .unwrap();
-    sandbox
-        .cloud()
-        .edit_server(server["id"].as_u64().unwrap(), edit);
+    let server = servers.iter().find(|server| server["name"] == name).unwrap();
+    sandbox.cloud().edit_server(server["id"].as_u64().unwrap(), edit);
 }
 
 fn edit_node(sandbox: &Sandbox, name: &str, edit: impl FnMut(&mut Value)) {
@@ -70,9 +65,7 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
     );
     let worker = sandbox.node("worker-1");
     let labels = worker["metadata"]["labels"].as_object().unwrap();
-    let from_server = labels
-        .keys()
-        .filter(|key| key.contains("example") || key.contains("role"));
+    let from_server = labels.keys().filter(|key| key.contains("example") || key.contains("role"));
     let from_server: Vec<&String> = from_server.collect();
     assert_eq!(from_server, ["node-role.kubernetes.io/worker", POOL]);
     let wanted = format!("node-role.kubernetes.io/worker=,{POOL}=gpu");
@@ -140,9 +133,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
     let enough = lists() + 3;
     wait_until("three refreshes", || lists() >= enough);
     assert_eq!(label(&sandbox, POOL), "mine", "{}", daemon.log());
-    let single = sandbox
-        .calls()
-        .count(|call| call.path.starts_with("/v1/servers/"));
+    let single = sandbox.calls().count(|call| call.path.starts_with("/v1/servers/"));
     assert_eq!(single, 0, "a list serves all");
 }
 
@@ -170,11 +161,7 @@ fn a_wrong_answer_takes_no_label_away() {
     for (what, change) in wrong {
         let effect = Effect::changed(move |mut answer| {
             let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
-            body["servers"]
-                .as_array_mut()
-                .unwrap()
-                .iter_mut()
-                .for_each(change);
+            body["servers"].as_array_mut().unwrap().iter_mut().for_each(change);
             answer.body = body.to_string().into_bytes();
             answer
         });
@@ -314,10 +301,7 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
     );
     let ran = ccm(&none, ONCE);
     assert!(
-        ran.code == 1
-            && ran
-                .stderr
-                .contains("100.64.0.7 is not an address of server"),
+        ran.code == 1 && ran.stderr.contains("100.64.0.7 is not an address of server"),
         "{ran:?}"
     );
     let kubelet = with(none, &[("HCLOUD_INSTANCES_INTERNAL_IP_FROM", "kubelet")]);

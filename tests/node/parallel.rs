@@ -58,15 +58,10 @@ fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
     // writes have begun end before those whose writes wait for the new list.
     ccm(&real_time(&sandbox), &["node", "sync", "-o", "json"]).with_code(0);
     let calls = sandbox.calls().calls();
-    let events = calls
-        .iter()
-        .filter(|call| call.method == "POST" && call.path.ends_with("/events"));
-    let about = events.map(|call| {
-        call.json().unwrap()["involvedObject"]["name"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    });
+    let events =
+        calls.iter().filter(|call| call.method == "POST" && call.path.ends_with("/events"));
+    let about = events
+        .map(|call| call.json().unwrap()["involvedObject"]["name"].as_str().unwrap().to_owned());
     let about: Vec<String> = about.collect();
     assert_eq!(about.len(), NODES);
     assert!(about.is_sorted(), "{about:?}");

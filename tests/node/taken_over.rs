@@ -49,10 +49,7 @@ fn taint(sandbox: &Sandbox, name: &str) {
 
 /// A Node that names the server of another one, as who took over a worker can register it.
 fn claim(sandbox: &Sandbox, name: &str, of: &str, is_new: bool) {
-    let id = sandbox.node(of)["spec"]["providerID"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = sandbox.node(of)["spec"]["providerID"].as_str().unwrap().to_owned();
     sandbox.register_node(NodeSpec {
         name: name.into(),
         provider_id: Some(id),
@@ -92,10 +89,8 @@ fn a_second_node_with_a_provider_id_gets_nothing_and_doctor_names_that_node() {
 fn targets(sandbox: &Sandbox) -> Vec<u64> {
     let balancers = sandbox.balancers();
     let targets = balancers[0]["targets"].as_array().unwrap();
-    let mut ids: Vec<u64> = targets
-        .iter()
-        .filter_map(|target| target["server"]["id"].as_u64())
-        .collect();
+    let mut ids: Vec<u64> =
+        targets.iter().filter_map(|target| target["server"]["id"].as_u64()).collect();
     ids.sort_unstable();
     ids
 }
@@ -160,9 +155,7 @@ fn an_annotation_or_a_report_takes_no_address_from_an_initialised_node() {
     );
     let evil = addresses(&sandbox.node("worker-2"));
     annotate(&sandbox, "worker-2", INTERNAL_IP, "100.64.0.7");
-    ccm(&env, &["node", "sync", "worker-2"])
-        .with_code(1)
-        .prints("node \"worker-1\"");
+    ccm(&env, &["node", "sync", "worker-2"]).with_code(1).prints("node \"worker-1\"");
     assert_eq!(addresses(&sandbox.node("worker-2")), evil);
     for is_forged in [false, true] {
         if is_forged {
@@ -188,9 +181,7 @@ fn an_address_that_a_kubelet_was_given_is_not_one_of_an_initialised_node() {
     let real = addresses(&sandbox.node("worker-1"));
     let evil = addresses(&sandbox.node("worker-2"));
     annotate(&sandbox, "worker-2", PROVIDED, "100.64.0.7");
-    ccm(&env, &["node", "sync"])
-        .with_code(1)
-        .prints("node \"worker-1\"");
+    ccm(&env, &["node", "sync"]).with_code(1).prints("node \"worker-1\"");
     assert_eq!(addresses(&sandbox.node("worker-1")), real);
     assert_eq!(addresses(&sandbox.node("worker-2")), evil);
 }

@@ -42,9 +42,7 @@ fn named(nodes: &[Arc<Node>], name: &str) -> Arc<Node> {
 
 fn reads_by_name(sandbox: &Sandbox) -> usize {
     let is_one = |path: &str| path.starts_with("/api/v1/nodes/");
-    sandbox
-        .calls()
-        .count(|call| call.method == "GET" && is_one(&call.path))
+    sandbox.calls().count(|call| call.method == "GET" && is_one(&call.path))
 }
 
 #[test]
@@ -80,12 +78,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
         named(&nodes, "worker-1").metadata.labels.get("pool"),
         Some("a")
     );
-    assert!(
-        named(&nodes, "worker-2")
-            .metadata
-            .deletion_timestamp
-            .is_some()
-    );
+    assert!(named(&nodes, "worker-2").metadata.deletion_timestamp.is_some());
     let uid = |nodes: &[Arc<Node>]| named(nodes, "worker-3").metadata.uid.clone();
     assert_ne!(uid(&nodes), uid(&before));
     let again = poll(&world, METADATA);
@@ -103,22 +96,14 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
         node
     };
     let old = clock::now();
-    let nodes = world
-        .nodes
-        .whole(Duration::ZERO, ReadFrom::Latest)
-        .unwrap()
-        .value;
+    let nodes = world.nodes.whole(Duration::ZERO, ReadFrom::Latest).unwrap().value;
     let seen = || {
         let nodes = world.nodes.last().unwrap().value;
         nodes[0].metadata.labels.get("written").map(str::to_owned)
     };
-    world
-        .nodes
-        .written(labelled(&nodes[0], "before the list"), old);
+    world.nodes.written(labelled(&nodes[0], "before the list"), old);
     assert_eq!(seen(), None);
-    world
-        .nodes
-        .written(labelled(&nodes[0], "after it"), clock::now());
+    world.nodes.written(labelled(&nodes[0], "after it"), clock::now());
     assert_eq!(seen(), Some("after it".to_owned()));
     let mut another = labelled(&nodes[0], "another UID");
     another.metadata.uid = "another".into();
@@ -136,23 +121,14 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
 fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     let sandbox = quiet(2);
     let world = world(&sandbox);
-    let list = || {
-        world
-            .nodes
-            .whole(Duration::ZERO, ReadFrom::Latest)
-            .unwrap()
-            .value
-    };
+    let list = || world.nodes.whole(Duration::ZERO, ReadFrom::Latest).unwrap().value;
     let before = clock::now();
     let first = named(&list(), "worker-1");
     let seen = world.nodes.first_seen(&first).unwrap();
     assert!(seen > before);
     // Listed, written and read by its name again, it is the same.
     list();
-    world
-        .nodes
-        .again(&["worker-1".to_owned()], Duration::ZERO)
-        .unwrap();
+    world.nodes.again(&["worker-1".to_owned()], Duration::ZERO).unwrap();
     world.nodes.written(first.as_ref().clone(), clock::now());
     assert_eq!(world.nodes.first_seen(&first), Some(seen));
     let other = named(&list(), "worker-2");

@@ -229,17 +229,14 @@ esac"#;
             parts.collect::<Vec<_>>().join("/")
         };
         let writes = calls.iter().filter(|call| call.is_write());
-        writes
-            .map(|call| format!("{} {}", call.method, path(&call.path)))
-            .collect()
+        writes.map(|call| format!("{} {}", call.method, path(&call.path))).collect()
     }
 
     /// `user_data` of each new server, in order.
     fn user_data(&self) -> Vec<String> {
         let calls = self.sandbox.calls().calls();
-        let created = calls
-            .iter()
-            .filter(|call| call.method == "POST" && call.path == "/v1/servers");
+        let created =
+            calls.iter().filter(|call| call.method == "POST" && call.path == "/v1/servers");
         let bodies = created.map(|call| call.json().unwrap());
         bodies.map(|body| text(&body["user_data"])).collect()
     }
@@ -297,10 +294,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
 
     // On the servers: the kubeconfig of the first, then the image on each.
     let argv = dev.written("argv");
-    let asked: Vec<&str> = argv
-        .lines()
-        .filter(|line| line.starts_with("ssh -i"))
-        .collect();
+    let asked: Vec<&str> = argv.lines().filter(|line| line.starts_with("ssh -i")).collect();
     let hosts = ["203.0.113.1", "203.0.113.1", "203.0.113.2", "203.0.113.3"];
     assert_eq!(asked.len(), hosts.len(), "{asked:#?}");
     for (line, host) in asked.iter().zip(hosts) {
@@ -335,9 +329,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     };
     // The document has neither keys nor firewalls, and does not know that clients send an empty gateway.
     let has = |path: &str| {
-        !["ssh_keys", "firewalls", "add_subnet"]
-            .iter()
-            .any(|part| path.contains(part))
+        !["ssh_keys", "firewalls", "add_subnet"].iter().any(|part| path.contains(part))
     };
     for call in dev.sandbox.calls().calls() {
         if call.is_write() && has(&call.path) {
@@ -374,10 +366,8 @@ fn user_data_is_a_document_of_cloud_init() {
             assert_eq!(document["runcmd"], wanted);
             let file = dev.place("user-data");
             std::fs::write(&file, text).unwrap();
-            let checked = Command::new("cloud-init")
-                .args(["schema", "--config-file"])
-                .arg(&file)
-                .output();
+            let checked =
+                Command::new("cloud-init").args(["schema", "--config-file"]).arg(&file).output();
             match checked {
                 Ok(checked) => {
                     let said = [checked.stdout, checked.stderr].concat();
@@ -516,9 +506,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     let context = format!("[[contexts]]\nname = \"other\"\ntoken = \"{token}\"\n");
     std::fs::write(settings.join("cli.toml"), context).unwrap();
     dev.succeeds("up", &[("NODES", "2"), ("HCLOUD_CONTEXT", "other")]);
-    dev.run("up", &[("NODES", "2"), ("HCCM", "true")])
-        .with_code(1)
-        .warns("has ccm already");
+    dev.run("up", &[("NODES", "2"), ("HCCM", "true")]).with_code(1).warns("has ccm already");
     let created = json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"});
     create_balancer(&dev, "of-a-service", created, true);
     let ours = dev.names(true);
@@ -532,10 +520,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     assert!(calls.iter().all(|call| !call.is_write()));
     for name in &ours {
         let (_, name) = name.split_once(' ').unwrap();
-        let is_listed = asked
-            .stdout
-            .lines()
-            .any(|line| line.ends_with(&format!(" {name}")));
+        let is_listed = asked.stdout.lines().any(|line| line.ends_with(&format!(" {name}")));
         assert_eq!(is_listed, !stay.contains(&name), "{name}: {asked:?}");
     }
 
@@ -597,9 +582,7 @@ fn what_can_t_be_deleted_stays_with_its_network() {
     let ran = dev.run("down", &[]).with_code(1);
     assert_eq!(dev.names(true).len(), 1, "the Network: {ran:?}");
     assert_eq!(dev.all("networks")[0]["load_balancers"], json!([id]));
-    dev.sandbox
-        .cloud()
-        .delete_load_balancer(id.as_u64().unwrap());
+    dev.sandbox.cloud().delete_load_balancer(id.as_u64().unwrap());
     dev.succeeds("down", &[]);
     assert_eq!(dev.names(true), BTreeSet::new());
 }
@@ -649,17 +632,11 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
     let calls = whole.sandbox.calls().calls();
     assert!(calls.len() > 15, "{} calls", calls.len());
     let mut cases: Vec<(usize, bool)> = (0..calls.len()).map(|at| (at, true)).collect();
-    cases.extend(
-        (0..calls.len())
-            .filter(|at| calls[*at].is_write())
-            .map(|at| (at, false)),
-    );
+    cases.extend((0..calls.len()).filter(|at| calls[*at].is_write()).map(|at| (at, false)));
     side_by_side(cases, |(at, is_finished)| {
         let call = &calls[at];
         let dev = dev("cut runs").unwrap();
-        let rule = Rule::new(Effect::AnswerLost)
-            .half(Half::Hetzner)
-            .nth(at as u64 + 1);
+        let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(at as u64 + 1);
         let rule = dev.sandbox.fault(rule);
         let cut = dev.run("up", &[("NODES", "1")]);
         assert_eq!(dev.sandbox.faults().hits(rule), 1, "{call}: {cut:?}");
@@ -684,9 +661,7 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         let labels = json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"});
         let named = |rest: Value| {
             let mut body = json!({"name": dev.name, "labels": labels});
-            body.as_object_mut()
-                .unwrap()
-                .extend(rest.as_object().unwrap().clone());
+            body.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
             body
         };
         let subnet =
@@ -838,9 +813,7 @@ fn switches_reach_the_daemon() {
 #[test]
 fn dev_push_imports_on_each_server_then_restarts() {
     let Some(dev) = dev("push") else { return };
-    dev.run("push", &[])
-        .with_code(1)
-        .warns("there is no cluster");
+    dev.run("push", &[]).with_code(1).warns("there is no cluster");
     dev.succeeds("up", &[("NODES", "2")]);
     std::fs::remove_file(dev.place("argv")).unwrap();
     std::fs::remove_file(dev.place("imported")).unwrap();
@@ -969,10 +942,7 @@ fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
             }
             _ => json!({"server": "https://10.0.0.2:6443"}),
         };
-        expected
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        expected.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         if routes {
             let file = root.join("etc/rancher/k3s/flannel.json");
             expected["flannel-conf"] = "/etc/rancher/k3s/flannel.json".into();

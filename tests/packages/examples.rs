@@ -79,9 +79,7 @@ fn folder() -> PathBuf {
 }
 
 fn text(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[test]
@@ -119,9 +117,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             assert_eq!(synced.code, 0, "{file}: {synced:?}");
             // A certificate takes its time, and so it is said.
             let said = [&synced.stdout, &synced.stderr].map(|text| {
-                let lines = text
-                    .lines()
-                    .filter(|line| !line.contains("is being issued"));
+                let lines = text.lines().filter(|line| !line.contains("is being issued"));
                 lines.collect::<Vec<_>>().join("\n")
             });
             for mark in ["warning", "ERROR", "WARN"] {
@@ -135,9 +131,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
         let balancers = sandbox.balancers();
         assert_eq!(balancers.len(), 1, "{file}");
         for (pointer, expected) in example.is {
-            let found = balancers[0]
-                .pointer(pointer)
-                .map_or_else(|| "null".to_owned(), text);
+            let found = balancers[0].pointer(pointer).map_or_else(|| "null".to_owned(), text);
             assert_eq!(found, *expected, "{file}: {pointer} of {:#}", balancers[0]);
         }
         for full in &names {

@@ -23,10 +23,7 @@ type Verb = (String, String, String);
 fn objects() -> Vec<Value> {
     let base = read("base/kustomization.yaml").remove(0);
     let files = base["resources"].as_array().unwrap();
-    files
-        .iter()
-        .flat_map(|file| read(&format!("base/{}", file.as_str().unwrap())))
-        .collect()
+    files.iter().flat_map(|file| read(&format!("base/{}", file.as_str().unwrap()))).collect()
 }
 
 fn object(kind: &str) -> Value {
@@ -83,9 +80,7 @@ fn verb(call: &Call) -> Verb {
 fn deployed(sandbox: &Sandbox) -> Env {
     let cluster_role = rules("ClusterRole");
     sandbox.add_user(ACCOUNT, &[], cluster_role).unwrap();
-    sandbox
-        .cluster()
-        .grant_in_namespace(ACCOUNT, "kube-system", rules("Role"));
+    sandbox.cluster().grant_in_namespace(ACCOUNT, "kube-system", rules("Role"));
     common::env_as(sandbox, ACCOUNT)
 }
 
@@ -110,9 +105,7 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     let routed = "--cluster-cidr=10.244.0.0/16";
     let daemon = Daemon::start(&env, &[routed]);
     wait_until("both nodes", || {
-        ["worker-1", "worker-2"]
-            .iter()
-            .all(|name| common::is_initialised(&sandbox.node(name)))
+        ["worker-1", "worker-2"].iter().all(|name| common::is_initialised(&sandbox.node(name)))
     });
     wait_until("the event about the third", || {
         !events(&sandbox, "stray").is_empty()

@@ -94,8 +94,7 @@ impl Deployed {
         let request =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
         let (status, answer) =
-            self.server
-                .json("POST", &format!("{accounts}/{name}/token"), Some(&request));
+            self.server.json("POST", &format!("{accounts}/{name}/token"), Some(&request));
         assert_eq!(status, 201, "{answer}");
         self.await_roles();
         Some(answer["status"]["token"].as_str().unwrap().to_owned())
@@ -128,18 +127,13 @@ impl Drop for Deployed {
     fn drop(&mut self) {
         let events = "/api/v1/namespaces/default/events";
         let list = self.get(events).unwrap_or_default();
-        let about_us = list["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|event| {
-                let about = event["involvedObject"]["name"].as_str();
-                about.is_some_and(|about| about.starts_with(&self.name))
-            });
+        let about_us = list["items"].as_array().into_iter().flatten().filter(|event| {
+            let about = event["involvedObject"]["name"].as_str();
+            about.is_some_and(|about| about.starts_with(&self.name))
+        });
         let named = |event: &Value| event["metadata"]["name"].as_str().map(str::to_owned);
         for name in about_us.filter_map(named) {
-            self.server
-                .json("DELETE", &format!("{events}/{name}"), None);
+            self.server.json("DELETE", &format!("{events}/{name}"), None);
         }
         self.server.json("DELETE", &self.lease(), None);
         for path in self.made.drain(..).rev() {
@@ -152,10 +146,7 @@ fn manifests() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
     let files = ["account.yaml", "role.yaml", "lease.yaml"];
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
-    files
-        .into_iter()
-        .flat_map(|file| common::documents(&read(file)))
-        .collect()
+    files.into_iter().flat_map(|file| common::documents(&read(file))).collect()
 }
 
 /// Everything in it that bears a name of ours, the Lease's included.
@@ -180,10 +171,7 @@ fn kubeconfig(of: &Path, token: &str, folder: &Path) -> PathBuf {
         if let Some(path) = authority.as_str() {
             *authority = json!(beside.join(path));
         } else {
-            cluster["cluster"]
-                .as_object_mut()
-                .unwrap()
-                .remove("certificate-authority");
+            cluster["cluster"].as_object_mut().unwrap().remove("certificate-authority");
         }
     }
     let contexts = file["contexts"].as_array_mut().unwrap();
@@ -202,10 +190,7 @@ fn ccm_works_with_the_account_of_the_manifests() {
         sandbox::skipped::skip("a real API server", "cluster", why);
         return;
     };
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut deployed = Deployed {
         server: RealServer::of(&path).unwrap(),
         name: format!("ccmtest-{}-{seconds}", std::process::id()),
@@ -230,12 +215,8 @@ fn ccm_works_with_the_account_of_the_manifests() {
     one_node_by_name(&mut deployed, &sandbox, &env);
     let list = deployed.get("/api/v1/nodes").unwrap();
     let nodes = list["items"].as_array().unwrap();
-    let is_ours = |node: &Value| {
-        node["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .starts_with(&deployed.name)
-    };
+    let is_ours =
+        |node: &Value| node["metadata"]["name"].as_str().unwrap().starts_with(&deployed.name);
     if nodes.iter().all(is_ours) {
         a_whole_life(&mut deployed, &sandbox, &env);
     } else {

@@ -236,9 +236,7 @@ fn files_do_not_import_each_other_in_circles() {
     let mut wrong = Vec::new();
     // A file or folder, and one beside it that it imports.
     let mut imports: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
-    let files = ARROWS
-        .iter()
-        .flat_map(|(room, _)| rust_texts(&source(room)));
+    let files = ARROWS.iter().flat_map(|(room, _)| rust_texts(&source(room)));
     // The tests of a file are parts of it.
     let is_test = |file: &PathBuf| {
         let inside = file.strip_prefix(source("")).unwrap().with_extension("");

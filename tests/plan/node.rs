@@ -405,9 +405,8 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
         let mut node = node("a", json!({ "spec": { "providerID": "memory://1" } }));
         node.status.addresses = vec![NodeAddress::new(AddressKind::ExternalIP, "203.0.113.2")];
         let labels = [(beta, have_beta), (stable, have_stable)];
-        let labels = labels
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
+        let labels =
+            labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
         node.metadata.labels = labels.collect();
         let plan = plan_all(&[node], &cloud).remove(0);
         let set: Vec<(String, Option<String>)> = plan

@@ -115,11 +115,7 @@ fn outcome(plan: &NodePlan) -> String {
 
 #[test]
 fn the_whole_table_of_addresses() {
-    let sandbox = Sandbox::builder()
-        .nodes(0)
-        .network("10.0.0.0/16")
-        .only(Half::Hetzner)
-        .start();
+    let sandbox = Sandbox::builder().nodes(0).network("10.0.0.0/16").only(Half::Hetzner).start();
     let network = sandbox.network().unwrap();
     let mut table = String::from(
         "family    net server  node-ip     ipv6 → addresses, or what stands in the way\n",
@@ -180,9 +176,7 @@ fn dedicated(ipv4: bool, ipv6: bool) -> Instance {
 }
 
 fn dedicated_node(reported: &[&str]) -> Node {
-    let addresses = reported
-        .iter()
-        .map(|ip| json!({ "type": "InternalIP", "address": ip }));
+    let addresses = reported.iter().map(|ip| json!({ "type": "InternalIP", "address": ip }));
     let status = json!({ "addresses": Vec::from_iter(addresses) });
     let spec = json!({ "providerID": "hrobot://321" });
     objects::node("w", json!({ "spec": spec, "status": status }))
@@ -290,11 +284,7 @@ fn private_addresses_that_the_api_does_not_know() {
     use AddressFamily::{Dualstack, Ipv4, None as Private};
     use InternalIpFrom::{Kubelet, Network};
     let (sandbox, vpn) = (
-        Sandbox::builder()
-            .nodes(0)
-            .network("10.0.0.0/16")
-            .only(Half::Hetzner)
-            .start(),
+        Sandbox::builder().nodes(0).network("10.0.0.0/16").only(Half::Hetzner).start(),
         "100.64.0.7",
     );
     let network = sandbox.network().unwrap();

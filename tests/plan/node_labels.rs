@@ -50,9 +50,7 @@ fn plan_one(node: &Node, cloud: &Memory) -> NodePlan {
 /// The labels of a node, to be compared and changed.
 fn owned(node: &Node) -> Pairs {
     let labels = node.metadata.labels.iter();
-    labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// In steady state nothing is written.

@@ -98,10 +98,7 @@ fn no_bytes_do_harm_and_no_error_repeats_them() {
     let authority = Authority::new("test").unwrap();
     let one = authority.server(&["a.example"], Validity::Now).unwrap();
     let header = "-----BEGIN PRIVATE KEY-----";
-    let body = one
-        .key_pem
-        .replace(header, "")
-        .replace("-----END PRIVATE KEY-----", "");
+    let body = one.key_pem.replace(header, "").replace("-----END PRIVATE KEY-----", "");
     let secrets = Secrets::new(&[&body]);
     for seed in chosen(0..MUTATED) {
         let mut random = Random::new(seed);

@@ -172,9 +172,8 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
 fn tls_through_a_narrow_pipe() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
     let token = sandbox.account("ccm").unwrap().token;
-    let authorities = Authorities::parse(sandbox.authority().certificate_pem().as_bytes())
-        .unwrap()
-        .certificates;
+    let authorities =
+        Authorities::parse(sandbox.authority().certificate_pem().as_bytes()).unwrap().certificates;
     let there = sandbox.address(Half::Kubernetes);
     // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
     for (what, up, down) in [
@@ -201,9 +200,7 @@ fn tls_through_a_narrow_pipe() {
         let body = json!({ "x": "x".repeat(LARGE_BYTES) });
         times_out(what, &client, &gate, &body);
     }
-    let arrived = sandbox
-        .calls()
-        .count(|call| call.is_write() && call.path == "/x");
+    let arrived = sandbox.calls().count(|call| call.is_write() && call.path == "/x");
     assert_eq!(arrived, 0, "no write arrived whole");
 }
 

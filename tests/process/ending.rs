@@ -195,10 +195,7 @@ impl Controller for Panics {
     }
 
     fn tick(&mut self, _: &Apis, _: &Selection) -> Report {
-        self.ticks_left = self
-            .ticks_left
-            .checked_sub(1)
-            .unwrap_or_else(|| panic!("{BUG}"));
+        self.ticks_left = self.ticks_left.checked_sub(1).unwrap_or_else(|| panic!("{BUG}"));
         Report::default()
     }
 

@@ -22,9 +22,7 @@ const LEASE_DURATION: Duration = Duration::from_millis(1_500);
 
 /// The environment of a user of its own, so that calls tell who made them.
 fn env_of(sandbox: &Sandbox, user: &str) -> Env {
-    sandbox
-        .add_user(user, &[], sandbox::world::official_rules())
-        .unwrap();
+    sandbox.add_user(user, &[], sandbox::world::official_rules()).unwrap();
     let mut env = sandbox.env_of(user);
     env.push(("CCM_TEST_TIME_SCALE".into(), common::SCALE.into()));
     env
@@ -39,8 +37,7 @@ fn spec_of_lease(sandbox: &Sandbox) -> Value {
 fn noted(sandbox: &Sandbox) -> Value {
     let whole = sandbox.lease();
     let text = whole["metadata"]["annotations"][IDENTITY].as_str();
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 fn uid(object: &Value) -> Value {
@@ -65,9 +62,8 @@ fn note(sandbox: &Sandbox, text: &str) {
 /// Calls of a user that change something, its own Lease aside.
 fn writes(sandbox: &Sandbox, user: &str, mark: u64) -> Vec<String> {
     let calls = sandbox.calls().calls_since(mark);
-    let writes = calls
-        .iter()
-        .filter(|call| call.caller == user && call.is_write() && !is_lease(&call.path));
+    let writes =
+        calls.iter().filter(|call| call.caller == user && call.is_write() && !is_lease(&call.path));
     writes.map(ToString::to_string).collect()
 }
 
@@ -357,9 +353,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     daemon.logs("the identity of the cluster stays");
     // No write but renewals: each is a new time.
     let calls = sandbox.calls().calls();
-    let writes = calls
-        .iter()
-        .filter(|call| call.method == "PUT" && is_lease(&call.path));
+    let writes = calls.iter().filter(|call| call.method == "PUT" && is_lease(&call.path));
     let times = writes.map(|call| {
         let lease: Value = serde_json::from_slice(&call.body).unwrap();
         lease["spec"]["renewTime"].to_string()

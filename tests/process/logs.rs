@@ -39,11 +39,7 @@ fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
 
 /// Waits for so many looks at the cluster: ticks of controllers.
 fn ticks(sandbox: &Sandbox, count: usize) {
-    let looks = || {
-        sandbox
-            .calls()
-            .count(|call| call.path == "/api/v1/services")
-    };
+    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/services");
     let mark = looks();
     wait_until("ticks", || looks() > mark + count);
 }
@@ -91,11 +87,7 @@ fn an_object_a_line_with_keys_that_stay() {
         .collect();
     let mut keys = BTreeSet::new();
     for line in &lines {
-        let text = |key: &str| {
-            line[key]
-                .as_str()
-                .unwrap_or_else(|| panic!("{key}: {line}"))
-        };
+        let text = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("{key}: {line}"));
         let time: jiff::Timestamp = text("time").parse().unwrap();
         assert!(time.as_second() > 0);
         assert!(["info", "warn", "error"].contains(&text("level")), "{line}");

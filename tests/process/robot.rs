@@ -171,9 +171,7 @@ fn a_block_of_the_ip_is_waited_out() {
     let logins = logins(&sandbox);
     assert_eq!((logins.blocked, logins.failed), (1, 3), "{logins:?}");
     assert_eq!(
-        sandbox
-            .calls()
-            .count(|call| call.half == Half::Robot && call.status == Some(403)),
+        sandbox.calls().count(|call| call.half == Half::Robot && call.status == Some(403)),
         1
     );
 }

@@ -408,10 +408,7 @@ fn by_the_daemon() {
         });
         world.sandbox.resume(half).unwrap();
     }
-    world
-        .sandbox
-        .cloud()
-        .remove_token(&world.sandbox.projects().token);
+    world.sandbox.cloud().remove_token(&world.sandbox.projects().token);
     daemon.logs("is not accepted");
     daemon.signal("-TERM");
     assert_eq!(daemon.ended().code(), Some(0));
@@ -428,9 +425,7 @@ fn check(printed: String) {
             && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
     };
     assert!(!printed.contains(steers), "{printed:?}");
-    let forged = printed
-        .lines()
-        .find(|line| line.starts_with("ccm: everything"));
+    let forged = printed.lines().find(|line| line.starts_with("ccm: everything"));
     assert_eq!(forged, None, "{printed}");
 }
 
@@ -453,10 +448,7 @@ fn nothing_steers_a_terminal() {
     for node in ["worker-1", "worker-2"] {
         let steer = |node: &mut Value| {
             let address = json!({"type": "ExternalDNS", "address": STEERING});
-            node["status"]["addresses"]
-                .as_array_mut()
-                .unwrap()
-                .push(address);
+            node["status"]["addresses"].as_array_mut().unwrap().push(address);
             node["metadata"]["labels"]["node.kubernetes.io/instance-type"] = STEERING.into();
             node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
                 STEERING.into();
@@ -464,9 +456,7 @@ fn nothing_steers_a_terminal() {
         world.edit_node(node, steer);
     }
     check(world.run(&[], &[]));
-    let told = ccm(&world.env, &["node", "list", "-o", "json"])
-        .json()
-        .to_string();
+    let told = ccm(&world.env, &["node", "list", "-o", "json"]).json().to_string();
     assert!(
         told.contains("everything is fine"),
         "JSON holds what there is: {told}"
@@ -603,10 +593,8 @@ fn no_text_from_outside_makes_a_line() {
                         ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level)
                     }),
                 };
-                let others = ran
-                    .stderr
-                    .lines()
-                    .find(|line| !is_ours(line) && !line.starts_with("ccm: "));
+                let others =
+                    ran.stderr.lines().find(|line| !is_ours(line) && !line.starts_with("ccm: "));
                 assert_eq!(others, None, "seed {seed}: {words:?}");
             }
         }

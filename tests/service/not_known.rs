@@ -180,9 +180,7 @@ fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_writt
     ran.prints("Plan: 3 to change, 0 unchanged, 0 blocked\n");
     // A dry run and a list work as ever, and say the same in one line.
     let line = format!("ccm: not known here: {SEVERAL}");
-    let dry = world
-        .sync(&["--dry-run", "--detailed-exitcode"])
-        .with_code(3);
+    let dry = world.sync(&["--dry-run", "--detailed-exitcode"]).with_code(3);
     assert_eq!(dry.stdout, ran.stdout);
     for words in [
         &["lb", "list"][..],
@@ -240,9 +238,7 @@ fn with_its_own_settings_the_shell_does_what_they_say() {
     // Without HCLOUD_NETWORK nothing is ever detached.
     assert_eq!(web["private_net"].as_array().unwrap().len(), 1);
     // The older form means the same.
-    let none = world
-        .sync(&["--dry-run", "--settings-from=none"])
-        .with_code(0);
+    let none = world.sync(&["--dry-run", "--settings-from=none"]).with_code(0);
     let expected = ("", "Plan: 0 to change, 3 unchanged, 0 blocked\n");
     assert_eq!((none.stderr.as_str(), none.stdout.as_str()), expected);
 }
@@ -303,8 +299,7 @@ fn the_only_daemon_s_settings_are_used() {
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
     let dry = world.sync(&["--dry-run"]);
     assert!(
-        dry.stderr
-            .starts_with(&format!("{USED}\nccm: not known here: {why}")),
+        dry.stderr.starts_with(&format!("{USED}\nccm: not known here: {why}")),
         "{dry:?}"
     );
 }
@@ -481,14 +476,10 @@ fn nodes_keep_what_the_daemon_gave_them() {
         let env = with(world.shell.clone(), variables);
         ccm(&env, &[&["node", "sync"], more].concat())
     };
-    sync(&[], &["--own-settings"])
-        .with_code(1)
-        .warns("--cloud-provider is not set here");
+    sync(&[], &["--own-settings"]).with_code(1).warns("--cloud-provider is not set here");
     world.refuses(&["node", "sync", HCLOUD], SEVERAL);
     let why = format!("HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}");
-    world
-        .refuses(&["node", "sync", FROM], &why)
-        .prints("remove address InternalIP (10.0.0.2)");
+    world.refuses(&["node", "sync", FROM], &why).prints("remove address InternalIP (10.0.0.2)");
     sync(&[("HCLOUD_NETWORK", "sandbox")], &[FROM]).with_code(0);
     assert_eq!(addresses()[2], "InternalIP 10.0.0.2");
     let late = world.node("late")["spec"]["providerID"].clone();

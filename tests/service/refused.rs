@@ -197,9 +197,7 @@ fn a_printed_command_holds_no_name_that_a_tenant_chose() {
     let labels = json!({"labels": {SERVICE_UID: "of-another"}});
     let foreign = sandbox.create_balancer(EVIL, &labels);
     let address = json!({"name": EVIL, "type": "ipv4", "location": "fsn1", "auto_delete": true});
-    let address = sandbox
-        .cloud()
-        .create_primary_ip(sandbox.project(), address);
+    let address = sandbox.cloud().create_primary_ip(sandbox.project(), address);
     ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
     let certificate = id(&sandbox.certificates()[0]);
     let retry = format!("hcloud certificate retry {certificate}");

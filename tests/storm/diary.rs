@@ -27,10 +27,7 @@ impl Log for Diary {
 
     fn log(&self, record: &Record) {
         PAGES.with_borrow_mut(|pages| {
-            if let Some(pages) = pages
-                .as_mut()
-                .filter(|_| record.target().starts_with("ccm"))
-            {
+            if let Some(pages) = pages.as_mut().filter(|_| record.target().starts_with("ccm")) {
                 let moment = Duration::from_nanos(pages.time.load(Ordering::Relaxed));
                 let line = format!("  {} {}", record.level(), record.args());
                 opt_out(|| pages.lines.push((moment, line.clone())));

@@ -119,9 +119,8 @@ fn tell(seeds: Vec<u64>, broken_at_most: usize) -> Report {
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Those over sockets wait more than they compute.
-    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) = seeds
-        .into_iter()
-        .partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
+    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) =
+        seeds.into_iter().partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
     std::thread::scope(|scope| {
         for (seeds, threads) in [(over_sockets, 32), (in_memory, processors)] {
             let seeds = Arc::new(Mutex::new(seeds.into_iter()));
@@ -198,9 +197,7 @@ impl std::fmt::Display for Report {
             tally.memory >> 10
         )?;
         let counts = tally.counts.iter();
-        let counts: Vec<String> = counts
-            .map(|(what, count)| format!("{count} {what}"))
-            .collect();
+        let counts: Vec<String> = counts.map(|(what, count)| format!("{count} {what}")).collect();
         writeln!(f, "{}", counts.join(", "))?;
         for (seed, broken) in self.broken.iter().take(20) {
             let why: String = broken.why.chars().take(400).collect();

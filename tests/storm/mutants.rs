@@ -139,14 +139,12 @@ fn mutants() {
         }
         let without_seed = |why| ("–".to_owned(), why);
         let found = match place.checked_sub(MUTANTS.len()) {
-            None => stories
-                .find(number)
-                .map(|(seed, why)| (seed.to_string(), why)),
+            None => stories.find(number).map(|(seed, why)| (seed.to_string(), why)),
             Some(place) => match place.checked_sub(ROWS.len()) {
                 None => stories.find_by_unit_tests(number).map(without_seed),
-                Some(place) => stories
-                    .find_by_program(number, PROGRAMS[place].test)
-                    .map(without_seed),
+                Some(place) => {
+                    stories.find_by_program(number, PROGRAMS[place].test).map(without_seed)
+                }
             },
         };
         match found {
@@ -247,9 +245,7 @@ impl Stories {
         let text = String::from_utf8_lossy(&ran.stdout);
         assert!(!text.contains("running 0 tests"), "{text}");
         let said = String::from_utf8_lossy(&ran.stderr);
-        let mut rows = said
-            .lines()
-            .filter_map(|line| Some(&line[line.find("row ")?..]));
+        let mut rows = said.lines().filter_map(|line| Some(&line[line.find("row ")?..]));
         let row = rows.next().unwrap_or("a test fails");
         let why = row.replace('|', "/").chars().take(110).collect();
         (!ran.status.success()).then_some(why)
@@ -332,10 +328,7 @@ fn copy(tree: &Path) {
     for path in there.keys().filter(|path| !files.contains_key(*path)) {
         fs::remove_file(tree.join(path)).unwrap();
     }
-    for (path, text) in files
-        .iter()
-        .filter(|(path, text)| there.get(*path) != Some(text))
-    {
+    for (path, text) in files.iter().filter(|(path, text)| there.get(*path) != Some(text)) {
         let path = tree.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();

@@ -197,9 +197,7 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     // Each says so, and not at every look.
     let events = world.events(NOISY, REASON);
     assert_eq!(events.len(), 30, "{events:?}");
-    let counts = events
-        .iter()
-        .map(|event| event["count"].as_u64().unwrap_or(1));
+    let counts = events.iter().map(|event| event["count"].as_u64().unwrap_or(1));
     assert!(counts.sum::<u64>() <= 30 * 10, "{events:?}");
     assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
 }
@@ -325,9 +323,7 @@ fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
     world.set_interval(WEB, "50s");
     let shared = |world: &World| {
         let all = world.sandbox.balancers();
-        let mut ports = all
-            .iter()
-            .flat_map(|one| one["services"].as_array().unwrap());
+        let mut ports = all.iter().flat_map(|one| one["services"].as_array().unwrap());
         ports.any(|port| port["health_check"]["interval"] == 50)
     };
     world.until(Duration::from_secs(60), "its port", shared);

@@ -373,9 +373,7 @@ impl Story {
         let suspended = self.machine.suspended.replace(process.suspended.get());
         process.renew();
         let done = work();
-        process
-            .suspended
-            .set(self.machine.suspended.replace(suspended));
+        process.suspended.set(self.machine.suspended.replace(suspended));
         self.holder.lock().unwrap().at_work = before;
         self.machine.set_others(others);
         done
@@ -543,15 +541,10 @@ impl Story {
     /// A write whose answer was lost may have been carried out: what there is now is read before it is made again.
     fn nothing_is_repeated(&self) -> Result<(), String> {
         let calls = self.sandbox.calls().calls();
-        let is_about_objects = |call: &Call| {
-            !["/events", "/leases"]
-                .iter()
-                .any(|part| call.path.contains(part))
-        };
+        let is_about_objects =
+            |call: &Call| !["/events", "/leases"].iter().any(|part| call.path.contains(part));
         for half in [Half::Hetzner, Half::Kubernetes] {
-            let calls = calls
-                .iter()
-                .filter(|call| call.half == half && is_about_objects(call));
+            let calls = calls.iter().filter(|call| call.half == half && is_about_objects(call));
             let calls: Vec<&Call> = calls.collect();
             let is_again = |two: &&[&Call]| {
                 let same =
@@ -624,9 +617,7 @@ impl Story {
         let mut log = self.log.borrow().clone();
         log.extend(diary::lines());
         log.sort_by_key(|(time, _)| *time);
-        let log = log
-            .iter()
-            .map(|(time, line)| format!("{} {line}\n", at(*time)));
+        let log = log.iter().map(|(time, line)| format!("{} {line}\n", at(*time)));
         let calls = self.sandbox.calls().calls();
         let begun = calls.first().map(|call| call.started);
         let history = |half: Half| {

@@ -96,16 +96,12 @@ impl Weather {
             labels_come: random.percent(25) && !two_at_once,
             endless: random.percent(15),
             no_zones: random.percent(25),
-            calls_left: random
-                .percent(12)
-                .then(|| *random.pick(&[0, 3, 50, 200, 400])),
+            calls_left: random.percent(12).then(|| *random.pick(&[0, 3, 50, 200, 400])),
             clock_ahead_s: match random.percent(15) {
                 true => *random.pick(&[-90_000, -400, -30, 30, 400, 90_000]),
                 false => 0,
             },
-            outage: random
-                .percent(5)
-                .then(|| *random.pick(&[Half::Hetzner, Half::Kubernetes])),
+            outage: random.percent(5).then(|| *random.pick(&[Half::Hetzner, Half::Kubernetes])),
             silent: random
                 .percent(4)
                 .then(|| *random.pick(&[Half::Hetzner, Half::Kubernetes, Half::Robot]))

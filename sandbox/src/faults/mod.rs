@@ -71,11 +71,7 @@ impl Faults {
 
     /// How many calls the rule has hit; 0 when it is not there.
     pub fn hits(&self, id: RuleId) -> u64 {
-        self.state()
-            .rules
-            .iter()
-            .find(|(other, _)| *other == id)
-            .map_or(0, |(_, rule)| rule.hits())
+        self.state().rules.iter().find(|(other, _)| *other == id).map_or(0, |(_, rule)| rule.hits())
     }
 
     /// `rate` (0 to 1) of all calls fail in some way, chosen by `seed`.
@@ -101,17 +97,9 @@ impl Faults {
     /// What is to happen to this call. Counts it.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
-        let mut effects: Vec<Effect> = state
-            .rules
-            .iter_mut()
-            .filter_map(|(_, rule)| rule.hit(half, request))
-            .collect();
-        effects.extend(
-            state
-                .random
-                .as_mut()
-                .and_then(|random| random.draw(half, request)),
-        );
+        let mut effects: Vec<Effect> =
+            state.rules.iter_mut().filter_map(|(_, rule)| rule.hit(half, request)).collect();
+        effects.extend(state.random.as_mut().and_then(|random| random.draw(half, request)));
         Plan::new(effects)
     }
 

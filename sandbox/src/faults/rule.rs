@@ -135,14 +135,8 @@ impl Rule {
         self.half.is_none_or(|wanted| wanted == half)
             && (self.methods.is_empty() || self.methods.contains(&request.method))
             && (!self.writes || is_write(&request.method))
-            && self
-                .path
-                .as_deref()
-                .is_none_or(|pattern| path_matches(pattern, &request.path))
-            && self
-                .condition
-                .as_ref()
-                .is_none_or(|condition| condition(request))
+            && self.path.as_deref().is_none_or(|pattern| path_matches(pattern, &request.path))
+            && self.condition.as_ref().is_none_or(|condition| condition(request))
     }
 }
 
@@ -254,9 +248,7 @@ mod tests {
             (any().when(|request| !request.body.is_empty()), false),
         ];
         for (mut rule, expected) in cases {
-            let hit = rule
-                .hit(Half::Hetzner, &request("POST", "/v1/servers"))
-                .is_some();
+            let hit = rule.hit(Half::Hetzner, &request("POST", "/v1/servers")).is_some();
             assert_eq!(hit, expected, "{rule:?}");
         }
     }

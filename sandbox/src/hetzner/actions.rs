@@ -206,10 +206,7 @@ impl Actions {
     }
 
     pub fn fail_next(&mut self, command: &str, code: &str, message: &str) {
-        self.failures
-            .entry(command.into())
-            .or_default()
-            .push_back((code.into(), message.into()));
+        self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
     /// `takes` is at scale 1; None brings the usual time back. Running actions are not touched.
@@ -245,10 +242,7 @@ impl Actions {
             return Outcome::Success;
         };
         let doom = action.doom.take();
-        let planned = self
-            .failures
-            .get_mut(action.command)
-            .and_then(VecDeque::pop_front);
+        let planned = self.failures.get_mut(action.command).and_then(VecDeque::pop_front);
         let error = doom.or(planned);
         let ago = SignedDuration::try_from(time::since(at)).unwrap_or(SignedDuration::ZERO);
         let outcome = if error.is_some() {
@@ -272,10 +266,8 @@ impl Actions {
 
 impl Due {
     pub fn run(self, world: &mut World) {
-        let outcome = self
-            .work
-            .action
-            .map_or(Outcome::Success, |id| world.actions.finish(id, self.at));
+        let outcome =
+            self.work.action.map_or(Outcome::Success, |id| world.actions.finish(id, self.at));
         (self.work.effect)(world, outcome);
     }
 }
@@ -326,12 +318,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
 
 /// Answers `/{resources}/actions` and `/{resources}/actions/{id}`.
 pub fn route_kind(call: &Call, path: &str, kind: &str, rest: &[&str]) -> Result<Reply, ApiError> {
-    let is_kind = |action: &Action| {
-        action
-            .resources
-            .iter()
-            .any(|resource| resource.kind == kind)
-    };
+    let is_kind = |action: &Action| action.resources.iter().any(|resource| resource.kind == kind);
     route_matching(call, path, rest, is_kind)
 }
 
@@ -390,10 +377,8 @@ fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
         ));
     }
     let now = call.world.clock.now();
-    let actions: Vec<Text> = select(call, &query, |_| true)?
-        .into_iter()
-        .map(|action| action.json(now))
-        .collect();
+    let actions: Vec<Text> =
+        select(call, &query, |_| true)?.into_iter().map(|action| action.json(now)).collect();
     Ok(Reply::ok(text!({ "actions": actions })))
 }
 
@@ -416,17 +401,13 @@ fn select<'c>(
         ("status", |a, b| a.status().cmp(b.status())),
         ("started", |a, b| a.started.cmp(&b.started)),
         ("finished", |a, b| {
-            a.end
-                .as_ref()
-                .map(|end| end.finished)
-                .cmp(&b.end.as_ref().map(|end| end.finished))
+            a.end.as_ref().map(|end| end.finished).cmp(&b.end.as_ref().map(|end| end.finished))
         }),
     ];
     let ids = query.numbers("id")?;
     let statuses: Vec<&str> = query.all("status").collect();
-    if let Some(unknown) = statuses
-        .iter()
-        .find(|status| !["running", "success", "error"].contains(status))
+    if let Some(unknown) =
+        statuses.iter().find(|status| !["running", "success", "error"].contains(status))
     {
         return Err(ApiError::invalid(
             "status",
@@ -439,13 +420,7 @@ fn select<'c>(
             && (ids.is_empty() || ids.contains(&action.id))
             && (statuses.is_empty() || statuses.contains(&action.status()))
     };
-    let mut found: Vec<&Action> = call
-        .world
-        .actions
-        .all
-        .values()
-        .filter(is_asked_for)
-        .collect();
+    let mut found: Vec<&Action> = call.world.actions.all.values().filter(is_asked_for).collect();
     listing::sort(query, &mut found, &KEYS)?;
     Ok(found)
 }

@@ -33,10 +33,7 @@ impl Circumstances {
     /// A public address of a dedicated server of the project's owner.
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
-            || self
-                .robot
-                .as_ref()
-                .is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
+            || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
     /// Since when the dedicated server with this address runs. Without a Robot, all of them always do.

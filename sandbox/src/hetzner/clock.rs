@@ -51,7 +51,5 @@ pub fn date_ahead(seconds: i64) -> String {
 
 /// A time stamp as the API writes it: RFC 3339 in UTC, whole seconds.
 pub fn show(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

@@ -19,16 +19,11 @@ impl Cloud {
     /// The routes of a network, each as destination and gateway, by destination.
     pub fn routes(&self, network: u64) -> Vec<(String, String)> {
         let world = self.lock();
-        let routes = world
-            .networks
-            .get(&network)
-            .map(|one| one.routes.as_slice());
+        let routes = world.networks.get(&network).map(|one| one.routes.as_slice());
         let mut routes = routes.unwrap_or_default().to_vec();
         routes.sort_by_key(|route| route.destination);
         let shown = routes.iter();
-        shown
-            .map(|route| (route.destination.to_string(), route.gateway.to_string()))
-            .collect()
+        shown.map(|route| (route.destination.to_string(), route.gateway.to_string())).collect()
     }
 
     /// Somebody adds a route in the console; one that is there already is replaced.
@@ -37,9 +32,7 @@ impl Cloud {
             destination: destination
                 .parse()
                 .unwrap_or_else(|_| panic!("{destination:?} is no IPv4 range")),
-            gateway: gateway
-                .parse()
-                .unwrap_or_else(|_| panic!("{gateway:?} is no IPv4 address")),
+            gateway: gateway.parse().unwrap_or_else(|_| panic!("{gateway:?} is no IPv4 address")),
         };
         self.delete_route(network, destination);
         if let Some(network) = self.lock().networks.get_mut(&network) {
@@ -67,8 +60,7 @@ impl Cloud {
     pub fn load_balancers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.load_balancers_of(project);
-        all.map(|one| self.document(one.id, one.json(&world)))
-            .collect()
+        all.map(|one| self.document(one.id, one.json(&world))).collect()
     }
 
     /// A load balancer as the API shows it; null when there is none.
@@ -138,8 +130,7 @@ impl Cloud {
     pub fn certificates(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.certificates_of(project);
-        all.map(|certificate| certificate.json(&world).value())
-            .collect()
+        all.map(|certificate| certificate.json(&world).value()).collect()
     }
 
     /// Somebody has a failed issuance tried again in the console. Nothing happens when there is no such certificate.

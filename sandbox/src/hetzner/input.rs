@@ -20,20 +20,14 @@ pub struct Query<'a> {
 impl<'a> Query<'a> {
     /// Refuses parameters that are not among `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
-        match pairs
-            .iter()
-            .find(|(name, _)| !known.contains(&name.as_str()))
-        {
+        match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
             None => Ok(Query { pairs }),
         }
     }
 
     pub fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
-        self.pairs
-            .iter()
-            .filter(move |(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub fn one(&self, name: &str) -> Option<&'a str> {
@@ -42,27 +36,20 @@ impl<'a> Query<'a> {
 
     /// All parameters but some, percent-encoded, each with a `&` before it.
     pub fn encode_except(&self, left_out: &[&str]) -> String {
-        let kept = self
-            .pairs
-            .iter()
-            .filter(|(name, _)| !left_out.contains(&name.as_str()));
+        let kept = self.pairs.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
         kept.map(|(name, value)| format!("&{}={}", percent_encode(name), percent_encode(value)))
             .collect()
     }
 
     pub fn number(&self, name: &str) -> Result<Option<u64>> {
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|_| ApiError::invalid(name, "must be an integer"))
-        };
+        let parse =
+            |text: &str| text.parse().map_err(|_| ApiError::invalid(name, "must be an integer"));
         self.one(name).map(parse).transpose()
     }
 
     pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|_| ApiError::invalid(name, "must be an integer"))
-        };
+        let parse =
+            |text: &str| text.parse().map_err(|_| ApiError::invalid(name, "must be an integer"));
         self.all(name).map(parse).collect()
     }
 }
@@ -131,16 +118,9 @@ impl Fields {
 
     pub fn numbers(&mut self, name: &str) -> Result<Vec<u64>> {
         let number = |value: &Value| {
-            value
-                .as_u64()
-                .ok_or_else(|| self.invalid(name, "must be an array of IDs"))
+            value.as_u64().ok_or_else(|| self.invalid(name, "must be an array of IDs"))
         };
-        let list = self
-            .values
-            .get(name)
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
+        let list = self.values.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let numbers = list.iter().map(number).collect::<Result<Vec<u64>>>()?;
         self.list(name)?;
         Ok(numbers)
@@ -183,9 +163,7 @@ impl Fields {
         else {
             return Ok(None);
         };
-        labels::parse(&map)
-            .map_err(|problem| self.invalid("labels", problem))
-            .map(Some)
+        labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
     /// A nested object; errors name its fields `name.field`.
@@ -265,9 +243,7 @@ impl Fields {
     ) -> Result<Option<T>> {
         match self.values.remove(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => parse(&value)
-                .map(Some)
-                .ok_or_else(|| self.invalid(name, problem)),
+            Some(value) => parse(&value).map(Some).ok_or_else(|| self.invalid(name, problem)),
         }
     }
 }

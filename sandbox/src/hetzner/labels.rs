@@ -56,9 +56,8 @@ pub fn parse(map: &Map<String, Value>) -> Result<Labels, String> {
                 "label key '{key}' uses the reserved prefix hetzner.cloud/"
             ));
         }
-        let value = value
-            .as_str()
-            .ok_or_else(|| format!("value of label '{key}' must be a string"))?;
+        let value =
+            value.as_str().ok_or_else(|| format!("value of label '{key}' must be a string"))?;
         check_value(value)?;
         Ok((key.clone(), value.to_owned()))
     };
@@ -104,10 +103,7 @@ fn set_requirement(text: &str) -> Result<Requirement, String> {
     let malformed = || format!("cannot parse '{text}'");
     let inside = text.strip_suffix(')').ok_or_else(malformed)?;
     let (head, values) = inside.split_once('(').ok_or_else(malformed)?;
-    let values = values
-        .split(',')
-        .map(value_of)
-        .collect::<Result<Vec<_>, _>>()?;
+    let values = values.split(',').map(value_of).collect::<Result<Vec<_>, _>>()?;
     match head.split_whitespace().collect::<Vec<_>>()[..] {
         [key, "in"] => Ok(Requirement::In(key_of(key)?, values)),
         [key, "notin"] => Ok(Requirement::NotIn(key_of(key)?, values)),
@@ -125,9 +121,8 @@ fn value_of(text: &str) -> Result<String, String> {
 
 /// An optional prefix (a DNS subdomain of at most 253 characters, then `/`) and a name.
 fn check_key(key: &str) -> Result<(), String> {
-    let (prefix, name) = key
-        .split_once('/')
-        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) =
+        key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if name.is_empty() || !is_segment(name) {
         return Err(format!("label key '{key}' is invalid"));
     }
@@ -152,12 +147,8 @@ fn is_segment(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = [bytes.first(), bytes.last()];
     text.len() <= 63
-        && ends
-            .iter()
-            .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && ends.iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 fn is_dns_subdomain(text: &str) -> bool {
@@ -168,9 +159,7 @@ fn is_dns_subdomain(text: &str) -> bool {
 pub fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     (1..=63).contains(&text.len())
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')
 }

@@ -78,9 +78,7 @@ impl Page {
     }
 
     fn slice<'t, T>(&self, items: &'t [T]) -> &'t [T] {
-        let start = (self.page - 1)
-            .saturating_mul(self.per_page)
-            .min(items.len() as u64) as usize;
+        let start = (self.page - 1).saturating_mul(self.per_page).min(items.len() as u64) as usize;
         let end = (start + self.per_page as usize).min(items.len());
         &items[start..end]
     }

@@ -33,10 +33,8 @@ pub fn answer(world: &World, request: &Request) -> Response {
 }
 
 fn summary(server: &Server) -> String {
-    let public_ipv4 = server
-        .ipv4
-        .map(|ipv4| format!("public-ipv4: {}\n", ipv4.ip))
-        .unwrap_or_default();
+    let public_ipv4 =
+        server.ipv4.map(|ipv4| format!("public-ipv4: {}\n", ipv4.ip)).unwrap_or_default();
     format!(
         "availability-zone: {}\nhostname: {}\ninstance-id: {}\n{public_ipv4}region: {}\n",
         server.location.availability_zone, server.name, server.id, server.location.network_zone,
@@ -49,12 +47,7 @@ fn private_networks(world: &World, server: &Server) -> String {
         let network = world.networks.get(&attachment.network)?;
         Some(private_network(index + 1, attachment, network))
     };
-    let entries: String = server
-        .private_net
-        .iter()
-        .enumerate()
-        .filter_map(entry)
-        .collect();
+    let entries: String = server.private_net.iter().enumerate().filter_map(entry).collect();
     if entries.is_empty() {
         "[]\n".into()
     } else {
@@ -63,15 +56,8 @@ fn private_networks(world: &World, server: &Server) -> String {
 }
 
 fn private_network(interface: usize, attachment: &Attachment, network: &Network) -> String {
-    let aliases: Vec<String> = attachment
-        .alias_ips
-        .iter()
-        .map(Ipv4Addr::to_string)
-        .collect();
-    let subnet = network
-        .subnets
-        .iter()
-        .find(|subnet| subnet.ip_range.contains(&attachment.ip));
+    let aliases: Vec<String> = attachment.alias_ips.iter().map(Ipv4Addr::to_string).collect();
+    let subnet = network.subnets.iter().find(|subnet| subnet.ip_range.contains(&attachment.ip));
     let subnet = subnet.map_or(network.ip_range, |subnet| subnet.ip_range);
     format!(
         "- ip: {}\n  alias_ips: [{}]\n  interface_num: {interface}\n  mac_address: {}\n  network_id: {}\n  \

@@ -167,10 +167,7 @@ impl Cloud {
     /// An empty project; returns its ID.
     pub fn add_project(&self) -> u64 {
         let mut world = self.lock();
-        let id = world
-            .budgets
-            .last_key_value()
-            .map_or(1, |(last, _)| last + 1);
+        let id = world.budgets.last_key_value().map_or(1, |(last, _)| last + 1);
         let budget = Budget::new(world.clock.now());
         world.budgets.insert(id, budget);
         id
@@ -178,9 +175,7 @@ impl Cloud {
 
     /// Lets `token` into a project; a read-only one may only `GET`.
     pub fn add_token(&self, project: u64, token: &str, read_only: bool) {
-        self.lock()
-            .tokens
-            .insert(token.into(), Token { project, read_only });
+        self.lock().tokens.insert(token.into(), Token { project, read_only });
     }
 
     pub fn remove_token(&self, token: &str) {
@@ -212,10 +207,8 @@ impl Cloud {
         let mut world = self.lock();
         let id = world.new_id();
         let mut network = Network::new(id, project, name, parse_range(ip_range));
-        network.subnets = subnets
-            .iter()
-            .map(|range| Subnet::cloud(parse_range(range), ZONE))
-            .collect();
+        network.subnets =
+            subnets.iter().map(|range| Subnet::cloud(parse_range(range), ZONE)).collect();
         world.networks.insert(id, network);
         id
     }
@@ -288,18 +281,13 @@ impl Cloud {
     /// The servers of a project that are `running`. Cheap: machines look at it all the time.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
-        let running = world
-            .servers_of(project)
-            .filter(|server| server.is_running());
+        let running = world.servers_of(project).filter(|server| server.is_running());
         running.map(|server| server.id).collect()
     }
 
     /// The networks of a project, as the API shows them, by ID.
     pub fn networks(&self, project: u64) -> Vec<Value> {
-        self.lock()
-            .networks_of(project)
-            .map(|network| network.json().value())
-            .collect()
+        self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }
 
     /// Changes a server, seen as the API shows it: from then on it shows what `edit` left behind, also what the real
@@ -330,11 +318,7 @@ impl Cloud {
     pub fn set_rate_limit(&self, project: u64, limit: u32, remaining: u32) {
         let mut world = self.lock();
         let now = world.clock.now();
-        world
-            .budgets
-            .entry(project)
-            .or_insert_with(|| Budget::new(now))
-            .set(limit, remaining, now);
+        world.budgets.entry(project).or_insert_with(|| Budget::new(now)).set(limit, remaining, now);
     }
 
     /// Lets the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
@@ -371,11 +355,7 @@ impl Handler for Cloud {
     fn handle(&self, request: &Request) -> Response {
         let mut world = self.lock();
         let is_metadata = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        if request
-            .path
-            .strip_prefix(metadata::PATH)
-            .is_some_and(is_metadata)
-        {
+        if request.path.strip_prefix(metadata::PATH).is_some_and(is_metadata) {
             return metadata::answer(&world, request);
         }
         let (project, answer) = answer(&mut world, request);
@@ -438,17 +418,11 @@ impl Reply {
 
 /// The answer, and the project whose budget pays for it (0 for nobody's).
 fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
-    let token = request
-        .header("authorization")
-        .and_then(|value| value.strip_prefix("Bearer "));
+    let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let token = token.and_then(|token| world.tokens.get(token)).copied();
     let project = token.map_or(0, |token| token.project);
     let (clock, now) = (world.clock, world.clock.now());
-    if !world
-        .budgets
-        .get_mut(&project)
-        .is_none_or(|budget| budget.spend(clock, now))
-    {
+    if !world.budgets.get_mut(&project).is_none_or(|budget| budget.spend(clock, now)) {
         return (
             project,
             Err(ApiError::new(
@@ -487,9 +461,7 @@ fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>
 }
 
 fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
-    let path = path
-        .strip_prefix("/v1/")
-        .ok_or_else(ApiError::no_such_path)?;
+    let path = path.strip_prefix("/v1/").ok_or_else(ApiError::no_such_path)?;
     if call.method != "GET" {
         call.refuse_query()?;
     }
@@ -513,6 +485,5 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
 }
 
 fn parse_range(text: &str) -> Ipv4Net {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text} is no IPv4 range: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text} is no IPv4 range: {error}"))
 }

@@ -18,11 +18,7 @@ impl Overlay {
         };
         let differs = |name: &&String| wanted.get(*name) != plain.get(*name);
         let names = wanted.keys().chain(plain.keys()).filter(differs);
-        Overlay(
-            names
-                .map(|name| (name.clone(), wanted.get(name).cloned()))
-                .collect(),
-        )
+        Overlay(names.map(|name| (name.clone(), wanted.get(name).cloned())).collect())
     }
 
     /// From now on the simulation speaks for this field again.

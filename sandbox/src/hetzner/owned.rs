@@ -65,9 +65,7 @@ macro_rules! owned {
 pub(in crate::hetzner) use owned;
 
 pub fn of_project<T: Owned>(world: &World, project: u64) -> impl Iterator<Item = &T> {
-    T::all(world)
-        .values()
-        .filter(move |one| one.project() == project)
+    T::all(world).values().filter(move |one| one.project() == project)
 }
 
 /// One of the caller's project.

@@ -117,9 +117,7 @@ impl Kubelets {
         }
         let shared = self.shared.clone();
         self.thread = Some(
-            thread::Builder::new()
-                .name("sandbox-kubelets".into())
-                .spawn(move || shared.run())?,
+            thread::Builder::new().name("sandbox-kubelets".into()).spawn(move || shared.run())?,
         );
         Ok(())
     }
@@ -127,10 +125,7 @@ impl Kubelets {
     /// Does what is due by now, where no thread does it. A machine counts as silent from the first look at which it
     /// does not run.
     pub fn catch_up(&self) {
-        let mut next_look = self
-            .next_look
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
         if next_look.is_some_and(|next| next <= now) {
             *next_look = Some(now + self.shared.period());
@@ -163,11 +158,7 @@ impl Kubelets {
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
-        state
-            .kubelets
-            .iter_mut()
-            .filter(named)
-            .for_each(|kubelet| kubelet.hangs = true);
+        state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
     /// Every kubelet whose machine runs reports now.
@@ -205,9 +196,8 @@ impl Shared {
         let period = self.period();
         let mut wait = period;
         loop {
-            let waited = self
-                .stopped
-                .wait_timeout_while(self.state(), wait, |state| !state.stopping);
+            let waited =
+                self.stopped.wait_timeout_while(self.state(), wait, |state| !state.stopping);
             let stopping = waited.unwrap_or_else(PoisonError::into_inner).0.stopping;
             if stopping {
                 return;
@@ -244,9 +234,7 @@ impl Shared {
         }
         kubelet.reported = now;
         kubelet.unknown = false;
-        let there = self
-            .cluster
-            .edit("nodes", None, &kubelet.spec.name, report::ready);
+        let there = self.cluster.edit("nodes", None, &kubelet.spec.name, report::ready);
         if !there && restarted {
             self.register(&kubelet.spec);
         }
@@ -257,8 +245,7 @@ impl Shared {
         let expired = now.duration_since(since) >= GRACE_PERIOD.mul_f64(self.scale);
         if !kubelet.unknown && (expired || pass == Pass::Expire) {
             kubelet.unknown = true;
-            self.cluster
-                .edit("nodes", None, &kubelet.spec.name, report::unknown);
+            self.cluster.edit("nodes", None, &kubelet.spec.name, report::unknown);
         }
     }
 

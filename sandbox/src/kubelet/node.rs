@@ -87,18 +87,12 @@ fn annotations(spec: &NodeSpec) -> Value {
 }
 
 fn status(spec: &NodeSpec) -> Value {
-    let own = spec
-        .node_ip
-        .as_deref()
-        .or(spec.internal_ip.as_deref())
-        .into_iter();
+    let own = spec.node_ip.as_deref().or(spec.internal_ip.as_deref()).into_iter();
     // `--node-ip` may name one address of each family.
-    let own = own
-        .flat_map(|ips| ips.split(','))
-        .map(|ip| json!({"type": "InternalIP", "address": ip}));
-    let addresses: Vec<Value> = own
-        .chain([json!({"type": "Hostname", "address": spec.name})])
-        .collect();
+    let own =
+        own.flat_map(|ips| ips.split(',')).map(|ip| json!({"type": "InternalIP", "address": ip}));
+    let addresses: Vec<Value> =
+        own.chain([json!({"type": "Hostname", "address": spec.name})]).collect();
     let resources = |memory: &str| {
         json!({
             "cpu": "2", "memory": memory, "ephemeral-storage": "39090984Ki", "pods": "110",
@@ -136,10 +130,7 @@ fn architecture(spec: &NodeSpec) -> &str {
 
 /// In the form of a UUID; the same for the same machine.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
-    let seed = spec
-        .name
-        .bytes()
-        .fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
+    let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);
     let (high, low) = (generator.next(), generator.next());
     let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
@@ -195,9 +186,7 @@ mod tests {
             let node = registration(&spec);
             let addresses = node["status"]["addresses"].as_array().unwrap().iter();
             assert_eq!(
-                addresses
-                    .map(|address| address["address"].as_str().unwrap())
-                    .collect::<Vec<_>>(),
+                addresses.map(|address| address["address"].as_str().unwrap()).collect::<Vec<_>>(),
                 expected
             );
             let provided = &node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"];
@@ -223,9 +212,7 @@ mod tests {
     #[test]
     fn a_node_is_padded_to_its_size() {
         for bytes in [0, 6_000, 12_000, 25_000] {
-            let size = registration(&NodeSpec { bytes, ..spec() })
-                .to_string()
-                .len();
+            let size = registration(&NodeSpec { bytes, ..spec() }).to_string().len();
             assert!(
                 size >= bytes && size < bytes.max(2_500) + 300,
                 "{size} for {bytes}"

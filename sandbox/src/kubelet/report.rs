@@ -65,10 +65,7 @@ fn set_condition(
     heartbeat: bool,
 ) {
     let conditions = array(node, "status", "conditions");
-    let place = match conditions
-        .iter()
-        .position(|condition| condition["type"] == kind)
-    {
+    let place = match conditions.iter().position(|condition| condition["type"] == kind) {
         Some(place) => place,
         None => {
             conditions.push(json!({"type": kind, "lastHeartbeatTime": now()}));
@@ -93,11 +90,7 @@ fn set_condition(
 
 fn set_taints(node: &mut Value, removed: &[&str], added: &[Value]) {
     let taints = array(node, "spec", "taints");
-    taints.retain(|taint| {
-        !taint["key"]
-            .as_str()
-            .is_some_and(|key| removed.contains(&key))
-    });
+    taints.retain(|taint| !taint["key"].as_str().is_some_and(|key| removed.contains(&key)));
     taints.extend_from_slice(added);
     if taints.is_empty()
         && let Some(spec) = node["spec"].as_object_mut()
@@ -141,9 +134,7 @@ mod tests {
     fn status_of(node: &Value, kind: &str) -> Vec<String> {
         let conditions = node["status"]["conditions"].as_array().unwrap().iter();
         let condition = conditions.filter(|condition| condition["type"] == kind);
-        condition
-            .map(|condition| condition["status"].as_str().unwrap().to_owned())
-            .collect()
+        condition.map(|condition| condition["status"].as_str().unwrap().to_owned()).collect()
     }
 
     #[test]
@@ -156,9 +147,7 @@ mod tests {
             .push(json!({"key": NOT_READY_TAINT, "effect": "NoSchedule"}));
         let keys = |node: &Value| -> Vec<String> {
             let taints = node["spec"]["taints"].as_array().unwrap().iter();
-            taints
-                .map(|taint| taint["key"].as_str().unwrap().to_owned())
-                .collect()
+            taints.map(|taint| taint["key"].as_str().unwrap().to_owned()).collect()
         };
 
         ready(&mut node);

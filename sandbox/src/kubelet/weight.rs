@@ -81,16 +81,11 @@ fn managed_fields(node: &Value) -> Value {
 /// `{"name": {…}}` as `{"f:name": {}}`, two levels of it.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {
-        Value::Object(map) => map
-            .keys()
-            .map(|key| (format!("f:{key}"), json!({})))
-            .collect(),
+        Value::Object(map) => map.keys().map(|key| (format!("f:{key}"), json!({}))).collect(),
         _ => Map::new(),
     };
     let fields = value.as_object().into_iter().flatten();
-    fields
-        .map(|(key, value)| (format!("f:{key}"), Value::Object(inner(value))))
-        .collect()
+    fields.map(|(key, value)| (format!("f:{key}"), Value::Object(inner(value)))).collect()
 }
 
 fn condition_fields() -> Value {

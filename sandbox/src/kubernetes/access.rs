@@ -113,9 +113,7 @@ impl Directory {
     /// A certificate counts before a token; a wrong token is not anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
-            self.users
-                .iter()
-                .find(|user| user.certificates.contains(certificate))
+            self.users.iter().find(|user| user.certificates.contains(certificate))
         });
         if let Some(user) = by_certificate {
             return Ok(Identity::of(user));
@@ -163,9 +161,7 @@ impl Directory {
             && asked.resource == "selfsubjectaccessreviews";
         basic
             || identity.is_master()
-            || self
-                .rules(identity, &asked.namespace)
-                .any(|rule| rule.allows(asked))
+            || self.rules(identity, &asked.namespace).any(|rule| rule.allows(asked))
     }
 
     pub fn allows_path(&self, identity: &Identity, verb: &str, path: &str) -> bool {
@@ -173,15 +169,11 @@ impl Directory {
         let public = reads && PUBLIC_PATHS.contains(&path);
         let discovery = reads
             && identity.is_authenticated()
-            && DISCOVERY_PATHS
-                .iter()
-                .any(|pattern| matches_path(pattern, path));
+            && DISCOVERY_PATHS.iter().any(|pattern| matches_path(pattern, path));
         public
             || discovery
             || identity.is_master()
-            || self
-                .rules(identity, "")
-                .any(|rule| rule.allows_path(verb, path))
+            || self.rules(identity, "").any(|rule| rule.allows_path(verb, path))
     }
 
     fn rules(&self, identity: &Identity, namespace: &str) -> impl Iterator<Item = &PolicyRule> {
@@ -257,10 +249,7 @@ impl PolicyRule {
 
     fn allows_path(&self, verb: &str, path: &str) -> bool {
         contains(&self.verbs, verb)
-            && self
-                .non_resource_urls
-                .iter()
-                .any(|pattern| matches_path(pattern, path))
+            && self.non_resource_urls.iter().any(|pattern| matches_path(pattern, path))
     }
 }
 
@@ -304,12 +293,8 @@ mod tests {
     use super::*;
 
     fn rule(groups: &str, resources: &str, verbs: &str, names: &str) -> PolicyRule {
-        let list = |text: &str| {
-            text.split(' ')
-                .filter(|one| *one != "-")
-                .map(String::from)
-                .collect()
-        };
+        let list =
+            |text: &str| text.split(' ').filter(|one| *one != "-").map(String::from).collect();
         PolicyRule {
             api_groups: list(groups),
             resources: list(resources),

@@ -147,10 +147,7 @@ fn strict_error(unknown: &[String]) -> Option<String> {
 }
 
 fn unknown_fields(unknown: &[String]) -> Vec<String> {
-    unknown
-        .iter()
-        .map(|path| format!("unknown field {path:?}"))
-        .collect()
+    unknown.iter().map(|path| format!("unknown field {path:?}")).collect()
 }
 
 fn finish(resource: &Resource, decoded: schema::Decoded, validation: FieldValidation) -> Read {
@@ -183,15 +180,9 @@ fn check_kind(resource: &Resource, given: &Value) -> Result<(), Refusal> {
     if kind.is_empty() || kind == resource.kind {
         return Ok(());
     }
-    let known = RESOURCES
-        .iter()
-        .any(|other| other.kind == kind && other.api_version() == expected);
-    let internal = resource
-        .group
-        .split('.')
-        .next()
-        .filter(|group| !group.is_empty())
-        .unwrap_or("core");
+    let known = RESOURCES.iter().any(|other| other.kind == kind && other.api_version() == expected);
+    let internal =
+        resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     let why = if known {
         format!(
             "converting ({VERSION}.{kind}) to ({internal}.{}): unknown conversion",

@@ -79,9 +79,7 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
         ));
     }
     let key = store::key(namespace, name);
-    let old = state
-        .find(resource, &key)
-        .ok_or_else(|| Refusal::not_found(resource, name))?;
+    let old = state.find(resource, &key).ok_or_else(|| Refusal::not_found(resource, name))?;
     check_preconditions(asked, &old.value["metadata"])?;
     if asked.dry_run {
         return Ok(Deleted::Gone(old.value.clone()));
@@ -169,10 +167,7 @@ fn delete_namespace(
 ) -> Deleted {
     marked["status"]["phase"] = "Terminating".into();
     let answer = state.store.put(namespaces, name, marked).value.clone();
-    for resource in super::resource::RESOURCES
-        .iter()
-        .filter(|resource| resource.namespaced)
-    {
+    for resource in super::resource::RESOURCES.iter().filter(|resource| resource.namespaced) {
         for object in state.store.list(resource, name) {
             let inside = DeleteRequest {
                 resource,
@@ -196,9 +191,7 @@ fn finish_namespace(state: &mut State, name: &str) {
         .store
         .get(namespaces, name)
         .is_some_and(|namespace| namespace.value["status"]["phase"] == "Terminating");
-    let mut inside = super::resource::RESOURCES
-        .iter()
-        .filter(|resource| resource.namespaced);
+    let mut inside = super::resource::RESOURCES.iter().filter(|resource| resource.namespaced);
     if terminating && inside.all(|resource| state.store.list(resource, name).is_empty()) {
         state.store.remove(namespaces, name);
     }

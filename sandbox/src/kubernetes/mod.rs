@@ -183,9 +183,7 @@ impl Cluster {
             directory.grant_in_namespace(user, namespace, rules.clone());
             corner.bind(&directory, user, &[], namespace, &rules);
         }
-        self.state()
-            .directory
-            .grant_in_namespace(user, namespace, rules);
+        self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
     /// Creates an object as an administrator would, and returns it.
@@ -225,10 +223,7 @@ impl Cluster {
             return corner.list(row, namespace.unwrap_or_default());
         }
         let objects = self.state().store.list(row, namespace.unwrap_or_default());
-        objects
-            .iter()
-            .map(|object| with_kind(row, object.value.clone()))
-            .collect()
+        objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
     /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there. A real server

@@ -124,10 +124,7 @@ pub fn list(
         // With selectors nobody knows how many of the rest they select.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
-        cluster
-            .state()
-            .pages
-            .remember(resource, namespace, revision, objects.clone());
+        cluster.state().pages.remember(resource, namespace, revision, objects.clone());
     }
     Ok(view.list(resource, page.iter().map(Arc::as_ref), &meta, request))
 }
@@ -261,11 +258,7 @@ fn pick(
     let store = state.store_for(query.resource_version);
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
-    if query.exact
-        && query
-            .resource_version
-            .is_some_and(|version| version != current)
-    {
+    if query.exact && query.resource_version.is_some_and(|version| version != current) {
         // History is not kept: every version but the current one is compacted.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
@@ -273,17 +266,14 @@ fn pick(
     match &query.token {
         Some(token) if token.revision != INCONSISTENT => {
             let revision = u64::try_from(token.revision).unwrap_or_default();
-            let objects = state
-                .pages
-                .find(resource, namespace, revision)
-                .ok_or_else(|| {
-                    let anew = Token {
-                        version: TOKEN_VERSION.into(),
-                        revision: INCONSISTENT,
-                        start: token.start.clone(),
-                    };
-                    Refusal::expired(EXPIRED, Some(anew.encode()))
-                })?;
+            let objects = state.pages.find(resource, namespace, revision).ok_or_else(|| {
+                let anew = Token {
+                    version: TOKEN_VERSION.into(),
+                    revision: INCONSISTENT,
+                    start: token.start.clone(),
+                };
+                Refusal::expired(EXPIRED, Some(anew.encode()))
+            })?;
             Ok((objects, revision))
         }
         _ => Ok((Arc::new(store.list(resource, namespace)), current)),
@@ -301,10 +291,7 @@ fn check_not_ahead(version: Option<u64>, store: &Store) -> Result<(), Refusal> {
 }
 
 fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
-    let Some(text) = request
-        .query("resourceVersion")
-        .filter(|text| !text.is_empty())
-    else {
+    let Some(text) = request.query("resourceVersion").filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     text.parse().map(Some).map_err(|_| {
@@ -318,9 +305,7 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
 /// A key as a token of this list shows it: without the namespace that the path names already.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
-        key.strip_prefix(namespace)
-            .and_then(|rest| rest.strip_prefix('/'))
-            .unwrap_or(key)
+        key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)
     } else {
         key
     }

@@ -26,11 +26,7 @@ pub struct ResourceRequest {
 }
 
 pub fn read(request: &Request) -> RequestInfo {
-    let parts: Vec<&str> = request
-        .path
-        .split('/')
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let resource = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => in_group(request, "", version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => {
@@ -89,9 +85,7 @@ fn in_group(
 }
 
 fn verb(request: &Request, named: bool) -> Option<&'static str> {
-    let watch = request
-        .query("watch")
-        .is_some_and(|value| !matches!(value, "false" | "0"));
+    let watch = request.query("watch").is_some_and(|value| !matches!(value, "false" | "0"));
     Some(match (request.method.as_str(), named) {
         ("GET" | "HEAD", true) if !watch => "get",
         ("GET" | "HEAD", _) if watch => "watch",
@@ -108,9 +102,7 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
 /// A list of one name counts as access to that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
-    let name = selector
-        .split(',')
-        .find_map(|term| term.strip_prefix("metadata.name="))?;
+    let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;
     Some(name.strip_prefix('=').unwrap_or(name).to_string())
 }
 

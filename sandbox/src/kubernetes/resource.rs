@@ -213,9 +213,7 @@ pub static RESOURCES: &[Resource] = &[
 
 /// By group and plural name.
 pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES
-        .iter()
-        .find(|resource| resource.group == group && resource.plural == plural)
+    RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
 }
 
 /// By plural name alone: the names of our resources are unique.

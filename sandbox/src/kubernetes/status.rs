@@ -120,11 +120,7 @@ impl Refusal {
             body["details"] = details.clone();
         }
         let response = Response::json(self.code, &body);
-        match self
-            .details
-            .as_ref()
-            .and_then(|details| details.get("retryAfterSeconds"))
-        {
+        match self.details.as_ref().and_then(|details| details.get("retryAfterSeconds")) {
             Some(seconds) => response.with_header("Retry-After", seconds.to_string()),
             None => response,
         }
@@ -315,11 +311,7 @@ pub fn qualified(name: &str, group: &str) -> String {
 pub fn details(group: &str, kind: &str, name: &str) -> Value {
     let parts = [("name", name), ("group", group), ("kind", kind)];
     let shown = parts.into_iter().filter(|(_, value)| !value.is_empty());
-    Value::Object(
-        shown
-            .map(|(key, value)| (key.to_string(), value.into()))
-            .collect(),
-    )
+    Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
 /// Several errors in brackets, each text once.

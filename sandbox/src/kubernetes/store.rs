@@ -106,10 +106,7 @@ impl Store {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let object = Arc::new(Object::new(key, value));
-        self.collections
-            .entry(resource.plural)
-            .or_default()
-            .insert(key.into(), object.clone());
+        self.collections.entry(resource.plural).or_default().insert(key.into(), object.clone());
         object
     }
 
@@ -138,11 +135,7 @@ mod tests {
             store.put(services, path, json!({"metadata": {}}));
         }
         let keys = |namespace| -> Vec<String> {
-            store
-                .list(services, namespace)
-                .iter()
-                .map(|object| object.key.clone())
-                .collect()
+            store.list(services, namespace).iter().map(|object| object.key.clone()).collect()
         };
         assert_eq!(keys(""), ["a-b/x", "a/b", "a/x", "b/a"]);
         assert_eq!(keys("a"), ["a/b", "a/x"]);

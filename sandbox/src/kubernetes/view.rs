@@ -63,12 +63,8 @@ impl View {
             return None;
         }
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| *value)
-        };
+        let parameter =
+            |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         let Some(kind) = parameter("as") else {
             return Some(View::Whole);
         };
@@ -87,9 +83,8 @@ impl View {
 
     /// One object that was just written or removed; `value` is without `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
-        let revision = value["metadata"]["resourceVersion"]
-            .as_str()
-            .and_then(|text| text.parse().ok());
+        let revision =
+            value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let meta = ListMeta {
             revision: revision.unwrap_or_default(),
             ..ListMeta::default()
@@ -130,9 +125,8 @@ impl View {
                 list_text(&kind, &version, meta, &items)
             }
             View::Metadata(version) => {
-                let items: Vec<String> = objects
-                    .map(|object| partial(object.metadata_text(), version))
-                    .collect();
+                let items: Vec<String> =
+                    objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
                 // v1.36 answers so, and only for this form.
@@ -143,9 +137,8 @@ impl View {
             }
             View::Table(version) => {
                 let include = IncludeObject::of(request);
-                let rows: Vec<String> = objects
-                    .map(|object| row(resource, object, version, include))
-                    .collect();
+                let rows: Vec<String> =
+                    objects.map(|object| row(resource, object, version, include)).collect();
                 table_text(resource, &rows, meta, version)
             }
         };

@@ -119,10 +119,7 @@ pub fn update(
 pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
     let content_type = request.header("content-type").unwrap_or_default();
     let format = Format::of(content_type).ok_or_else(Refusal::unsupported_media_type)?;
-    let schema = target
-        .resource
-        .schema
-        .ok_or_else(Refusal::method_not_allowed)?;
+    let schema = target.resource.schema.ok_or_else(Refusal::method_not_allowed)?;
     let dry_run = body::is_dry_run(request)?;
     let mut state = cluster.state();
     let old = state
@@ -262,10 +259,8 @@ fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
 /// Admission plugin NamespaceLifecycle: new objects need a namespace that stays.
 fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(), Refusal> {
     let namespaces = super::row("namespaces");
-    let namespace = state
-        .store
-        .get(namespaces, name)
-        .ok_or_else(|| Refusal::not_found(namespaces, name))?;
+    let namespace =
+        state.store.get(namespaces, name).ok_or_else(|| Refusal::not_found(namespaces, name))?;
     if namespace.value["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
@@ -284,10 +279,7 @@ fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(),
 
 /// What the server alone decides about a new object.
 fn system_metadata(state: &mut State, metadata: &mut Value) {
-    let prefix = metadata["generateName"]
-        .as_str()
-        .unwrap_or_default()
-        .to_string();
+    let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
     if metadata["name"].is_null() && !prefix.is_empty() {
         metadata["name"] = format!("{prefix}{}", state.random.suffix()).into();
     }
@@ -388,9 +380,7 @@ fn check_create_on_update(
         name: target.name.into(),
         ..ResourceRequest::default()
     };
-    state
-        .directory
-        .authorize(identity, &super::request_info::RequestInfo::Resource(asked))
+    state.directory.authorize(identity, &super::request_info::RequestInfo::Resource(asked))
 }
 
 /// The time as objects carry it: UTC, seconds.

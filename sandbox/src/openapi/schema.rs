@@ -79,10 +79,8 @@ impl<'d> Schemas<'d> {
             let Some(alternatives) = schema[keyword].as_array() else {
                 continue;
             };
-            let found: Vec<Vec<String>> = alternatives
-                .iter()
-                .map(|schema| self.check(schema, value, at))
-                .collect();
+            let found: Vec<Vec<String>> =
+                alternatives.iter().map(|schema| self.check(schema, value, at)).collect();
             if !found.iter().any(Vec::is_empty) {
                 let shortest = found.into_iter().min_by_key(Vec::len).unwrap_or_default();
                 return [vec![format!("{at}: fits none of {keyword}")], shortest].concat();
@@ -99,18 +97,12 @@ impl<'d> Schemas<'d> {
         _at: &str,
     ) -> Vec<(String, &'static str)> {
         let rules = self.object_rules(schema);
-        let missing = rules
-            .required
-            .iter()
-            .filter(|name| !fields.contains_key(**name));
-        let mut found: Vec<_> = missing
-            .map(|name| (name.to_string(), "is required"))
-            .collect();
+        let missing = rules.required.iter().filter(|name| !fields.contains_key(**name));
+        let mut found: Vec<_> = missing.map(|name| (name.to_string(), "is required")).collect();
         // An object schema without properties says nothing about them.
         if rules.additional.is_none() && !rules.properties.is_empty() {
-            let unknown = fields
-                .keys()
-                .filter(|name| !rules.properties.contains_key(name.as_str()));
+            let unknown =
+                fields.keys().filter(|name| !rules.properties.contains_key(name.as_str()));
             found.extend(unknown.map(|name| (name.clone(), "is not in the document")));
         }
         found
@@ -125,11 +117,7 @@ impl<'d> Schemas<'d> {
         let rules = self.object_rules(schema);
         let mut problems = Vec::new();
         for (name, value) in fields {
-            let schema = rules
-                .properties
-                .get(name.as_str())
-                .copied()
-                .or(rules.additional);
+            let schema = rules.properties.get(name.as_str()).copied().or(rules.additional);
             if let Some(schema) = schema.filter(|schema| schema.is_object()) {
                 problems.extend(self.check(schema, value, &format!("{at}.{name}")));
             }
@@ -147,19 +135,13 @@ impl<'d> Schemas<'d> {
             rules.additional = rules.additional.or(part.additional);
         }
         if let Some(properties) = schema["properties"].as_object() {
-            rules.properties.extend(
-                properties
-                    .iter()
-                    .map(|(name, schema)| (name.as_str(), schema)),
-            );
+            rules
+                .properties
+                .extend(properties.iter().map(|(name, schema)| (name.as_str(), schema)));
         }
-        rules.required.extend(
-            schema["required"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str),
-        );
+        rules
+            .required
+            .extend(schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str));
         let additional = schema
             .get("additionalProperties")
             .filter(|additional| **additional != Value::Bool(false));
@@ -173,9 +155,8 @@ impl<'d> Schemas<'d> {
             let Some(reference) = schema["$ref"].as_str() else {
                 break;
             };
-            let target = reference
-                .strip_prefix('#')
-                .and_then(|pointer| self.document.pointer(pointer));
+            let target =
+                reference.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer));
             let Some(target) = target else { break };
             schema = target;
         }
@@ -218,10 +199,7 @@ fn check_type(schema: &Value, value: &Value, at: &str) -> Option<String> {
 
 fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    if let Some(allowed) = schema["enum"]
-        .as_array()
-        .filter(|allowed| !allowed.contains(value))
-    {
+    if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
         problems.push(format!(
             "{at}: {value} is none of {}",
             Value::from(allowed.clone())

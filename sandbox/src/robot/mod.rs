@@ -285,9 +285,7 @@ impl DedicatedServer {
     fn server(&self) -> Value {
         let subnets = self.subnets.as_ref().map(|subnets| {
             let subnets = subnets.iter();
-            subnets
-                .map(|(ip, mask)| json!({"ip": ip, "mask": mask}))
-                .collect::<Value>()
+            subnets.map(|(ip, mask)| json!({"ip": ip, "mask": mask})).collect::<Value>()
         });
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,

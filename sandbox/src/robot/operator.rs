@@ -15,9 +15,8 @@ impl Robot {
     /// A running server of [`OWN_ACCOUNT`] with one IPv4 address and one IPv6 subnet. Returns its number.
     pub fn create(&self, name: &str) -> u64 {
         let mut state = self.lock();
-        let number = (FIRST_NUMBER..)
-            .find(|number| !state.servers.contains_key(number))
-            .unwrap_or_default();
+        let number =
+            (FIRST_NUMBER..).find(|number| !state.servers.contains_key(number)).unwrap_or_default();
         state.created += 1;
         let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
         let [high, low] = index.to_be_bytes();
@@ -37,9 +36,7 @@ impl Robot {
             paid_until: "2027-01-31".into(),
             ips: vec![ipv4],
             subnets: Some(vec![(ipv6, "64".into())]),
-            reset_types: ["power", "power_long", "hw", "man"]
-                .map(str::to_owned)
-                .into(),
+            reset_types: ["power", "power_long", "hw", "man"].map(str::to_owned).into(),
             operating_status: None,
             account: OWN_ACCOUNT,
             private_ip: None,
@@ -77,9 +74,7 @@ impl Robot {
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let state = self.lock();
         let mut servers = state.servers.values();
-        servers
-            .find(|server| server.name == name)
-            .map(|server| server.number)
+        servers.find(|server| server.name == name).map(|server| server.number)
     }
 
     /// Somebody presses the power button. Its kubelet falls silent, or comes back.
@@ -109,8 +104,7 @@ impl Robot {
         let state = self.lock();
         let mut users = state.users.iter();
         let own = users.find(|user| user.sees == Sees::Account(OWN_ACCOUNT));
-        own.map(|user| (user.name.clone(), user.password.clone()))
-            .unwrap_or_default()
+        own.map(|user| (user.name.clone(), user.password.clone())).unwrap_or_default()
     }
 
     /// Changes the password of [`login`](Robot::login); the old one is wrong from now on.
@@ -137,10 +131,7 @@ impl Robot {
 
     /// How long the callers' address stays blocked, from now.
     pub fn blocked_for(&self) -> Option<Duration> {
-        let left = self
-            .lock()
-            .blocked_until?
-            .checked_duration_since(time::now())?;
+        let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 

@@ -159,10 +159,8 @@ impl FaultEntry {
             .delay
             .as_deref()
             .ok_or_else(|| format!("effect {:?} needs the delay", self.effect))?;
-        let parsed = text
-            .parse::<SignedDuration>()
-            .ok()
-            .and_then(|delay| Duration::try_from(delay).ok());
+        let parsed =
+            text.parse::<SignedDuration>().ok().and_then(|delay| Duration::try_from(delay).ok());
         parsed.ok_or_else(|| format!("delay {text:?}: a duration such as 500ms or 2s"))
     }
 }

@@ -104,9 +104,7 @@ impl Scenario {
         let scenario: Scenario =
             serde_yaml::from_str(&text).map_err(|error| named(error.to_string()))?;
         for (index, fault) in scenario.faults.iter().enumerate() {
-            fault
-                .rule()
-                .map_err(|error| named(format!("faults[{index}]: {error}")))?;
+            fault.rule().map_err(|error| named(format!("faults[{index}]: {error}")))?;
         }
         Ok(scenario)
     }
@@ -171,11 +169,7 @@ const SERVER_LIMIT: Duration = Duration::from_secs(60);
 impl ServerEntry {
     /// Through the API, which says what is wrong with an entry.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
-        let networks: Vec<u64> = sandbox
-            .network()
-            .filter(|_| self.network)
-            .into_iter()
-            .collect();
+        let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({
             "name": self.name, "server_type": self.server_type, "location": self.location, "image": "ubuntu-24.04",
             "public_net": {"enable_ipv4": self.ipv4, "enable_ipv6": self.ipv6},
@@ -204,12 +198,7 @@ impl ServerEntry {
     fn wait_until_running(&self, sandbox: &Sandbox, id: u64) -> io::Result<()> {
         let deadline = Instant::now() + SERVER_LIMIT;
         let running = |server: &Value| server["id"] == id && server["status"] == "running";
-        while !sandbox
-            .cloud()
-            .servers(sandbox.project())
-            .iter()
-            .any(running)
-        {
+        while !sandbox.cloud().servers(sandbox.project()).iter().any(running) {
             if Instant::now() > deadline {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -228,10 +217,7 @@ impl DedicatedEntry {
         if self.name.is_empty() {
             return Err(invalid("a dedicated server without a name".into()));
         }
-        if self
-            .number
-            .is_some_and(|number| robot.server(number).is_some())
-        {
+        if self.number.is_some_and(|number| robot.server(number).is_some()) {
             let text = format!("dedicated server {:?}: the number is taken", self.name);
             return Err(invalid(text));
         }

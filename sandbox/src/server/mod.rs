@@ -142,13 +142,11 @@ impl Server {
         });
         let acceptor = {
             let shared = shared.clone();
-            thread::Builder::new()
-                .name("sandbox-accept".into())
-                .spawn(move || {
-                    accept(&listener, &shared);
-                    // A process that starts just now has a copy of the socket: closing ours would leave it open.
-                    let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
-                })?
+            thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
+                accept(&listener, &shared);
+                // A process that starts just now has a copy of the socket: closing ours would leave it open.
+                let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
+            })?
         };
         Ok(Server {
             address,
@@ -207,10 +205,8 @@ impl Shared {
         let full = |state: &mut State| {
             !state.stopping && state.open.len() >= self.config.limits.connections
         };
-        let state = self
-            .changed
-            .wait_while(self.state(), full)
-            .unwrap_or_else(PoisonError::into_inner);
+        let state =
+            self.changed.wait_while(self.state(), full).unwrap_or_else(PoisonError::into_inner);
         !state.stopping
     }
 
@@ -243,17 +239,14 @@ impl Shared {
 
     fn wait_until_closed(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let _ = self
-            .changed
-            .wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
+        let _ = self.changed.wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
     }
 
     /// A pause that ends early when the server stops.
     fn pause(&self, duration: Duration) {
         if !duration.is_zero() {
-            let _ = self
-                .changed
-                .wait_timeout_while(self.state(), duration, |state| !state.stopping);
+            let _ =
+                self.changed.wait_timeout_while(self.state(), duration, |state| !state.stopping);
         }
     }
 }
@@ -293,11 +286,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
                 connection::serve(&shared, socket);
             }
         };
-        if thread::Builder::new()
-            .name("sandbox-connection".into())
-            .spawn(connection)
-            .is_err()
-        {
+        if thread::Builder::new().name("sandbox-connection".into()).spawn(connection).is_err() {
             shared.leave(number);
         }
     }

@@ -72,10 +72,7 @@ fn read_head(
                 break;
             }
             // Header values are bytes; the ones beyond ASCII become Latin-1, as browsers read them.
-            let head = stream.buffered()[..end]
-                .iter()
-                .map(|byte| char::from(*byte))
-                .collect();
+            let head = stream.buffered()[..end].iter().map(|byte| char::from(*byte)).collect();
             stream.consume(end + 4);
             return Ok(head);
         }
@@ -94,11 +91,7 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     let [method, target, version] = words[..] else {
         return Err(bad("malformed request line"));
     };
-    if method.is_empty()
-        || !method
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
-    {
+    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
         return Err(bad("malformed method"));
     }
     let persistent = match version {
@@ -110,10 +103,8 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
         _ => return Err(bad("malformed request line")),
     };
     let (path, query) = parse_target(target).ok_or_else(|| bad("malformed request target"))?;
-    let headers = lines
-        .map(parse_header)
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("malformed header"))?;
+    let headers =
+        lines.map(parse_header).collect::<Option<_>>().ok_or_else(|| bad("malformed header"))?;
     let request = Request {
         method: method.into(),
         path,
@@ -124,10 +115,7 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     if persistent && request.header("host").is_none() {
         return Err(bad("missing header Host"));
     }
-    let connection = request
-        .header("connection")
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let connection = request.header("connection").unwrap_or_default().to_ascii_lowercase();
     let keep_alive = match persistent {
         true => !connection.split(',').any(|word| word.trim() == "close"),
         false => false,
@@ -157,13 +145,10 @@ fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
         return None;
     }
     let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
-    let parameters = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decode(name, true)?, decode(value, true)?))
-        });
+    let parameters = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(name, true)?, decode(value, true)?))
+    });
     Some((decode(path, false)?, parameters.collect::<Option<_>>()?))
 }
 
@@ -222,10 +207,7 @@ const TOO_LARGE: Refusal = Refusal::Answer(413, "the request's body is too large
 fn body_length(request: &Request) -> Result<Length, Refusal> {
     let values = |name: &str| -> Vec<&str> {
         let named = request.headers.iter().filter(|(header, _)| header == name);
-        named
-            .flat_map(|(_, value)| value.split(','))
-            .map(str::trim)
-            .collect()
+        named.flat_map(|(_, value)| value.split(',')).map(str::trim).collect()
     };
     let (codings, lengths) = (values("transfer-encoding"), values("content-length"));
     match (&codings[..], &lengths[..]) {
@@ -297,10 +279,7 @@ fn read_line(
 ) -> Result<String, Refusal> {
     loop {
         if let Some(end) = find(stream.buffered(), b"\r\n") {
-            let line = stream.buffered()[..end]
-                .iter()
-                .map(|byte| char::from(*byte))
-                .collect();
+            let line = stream.buffered()[..end].iter().map(|byte| char::from(*byte)).collect();
             stream.consume(end + 2);
             return Ok(line);
         }
@@ -326,9 +305,7 @@ fn take(stream: &mut impl Bytes, bytes: usize, deadline: Instant) -> Result<Vec<
 }
 
 fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
-    bytes
-        .windows(pattern.len())
-        .position(|window| window == pattern)
+    bytes.windows(pattern.len()).position(|window| window == pattern)
 }
 
 #[cfg(test)]

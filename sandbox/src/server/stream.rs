@@ -54,10 +54,7 @@ impl Stream {
                 return Err(error);
             }
         }
-        let certificate = stream
-            .conn
-            .peer_certificates()
-            .map(|chain| tls.shown_certificate(chain));
+        let certificate = stream.conn.peer_certificates().map(|chain| tls.shown_certificate(chain));
         let transport = Transport::Tls(Box::new(stream));
         Ok(Stream::new(transport, certificate, Some(tls)))
     }
@@ -100,9 +97,7 @@ impl Stream {
         let deadline = Instant::now() + patience;
         let mut dropped = [0; 4096];
         while let Ok(left) = time_left(deadline) {
-            let read = socket
-                .set_read_timeout(Some(left))
-                .and_then(|()| socket.read(&mut dropped));
+            let read = socket.set_read_timeout(Some(left)).and_then(|()| socket.read(&mut dropped));
             if !matches!(read, Ok(bytes) if bytes > 0) {
                 return;
             }

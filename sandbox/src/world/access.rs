@@ -105,18 +105,15 @@ impl Tokens {
     pub fn next(&self) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut generator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..64)
-            .map(|_| char::from(ALPHABET[generator.below(62) as usize]))
-            .collect()
+        (0..64).map(|_| char::from(ALPHABET[generator.below(62) as usize])).collect()
     }
 }
 
 /// Another number each time, in any process of this machine. It only has to differ, not to be a secret.
 pub(super) fn unique() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let nanoseconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_nanos() as u64);
+    let nanoseconds =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut generator =
         SplitMix64::new(nanoseconds ^ u64::from(std::process::id()) << 40 ^ count << 20);

@@ -162,8 +162,7 @@ impl Builder {
     /// # Panics
     /// Where [`try_start`](Builder::try_start) fails.
     pub fn start(self) -> Sandbox {
-        self.try_start()
-            .unwrap_or_else(|error| panic!("the sandbox does not start: {error}"))
+        self.try_start().unwrap_or_else(|error| panic!("the sandbox does not start: {error}"))
     }
 
     /// Starts it.
@@ -211,10 +210,7 @@ impl Builder {
 
     /// All halves with nothing in them, not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
-        let tls = (!self.in_memory)
-            .then(Tls::new)
-            .transpose()
-            .map_err(io::Error::other)?;
+        let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;
         let seed = match (self.in_memory, self.ports.address) {
             (true, IpAddr::V4(address)) => u64::from(address.octets()[3].max(1) - 1),
             _ => unique(),

@@ -165,9 +165,7 @@ impl Sandbox {
     }
 
     fn material(&self) -> &Tls {
-        self.tls
-            .as_ref()
-            .unwrap_or_else(|| panic!("a sandbox in memory has no TLS"))
+        self.tls.as_ref().unwrap_or_else(|| panic!("a sandbox in memory has no TLS"))
     }
 
     /// Where kubeconfigs are written; a test may put its own files there. Gone with the sandbox.
@@ -397,8 +395,7 @@ impl Sandbox {
             rules,
         });
         self.calls.name_caller(account.token.as_str(), name);
-        self.accounts()
-            .insert(account.name.clone(), account.clone());
+        self.accounts().insert(account.name.clone(), account.clone());
         Ok(account)
     }
 
@@ -433,9 +430,8 @@ impl Sandbox {
     /// # Panics
     /// There is no such user, or its kubeconfig cannot be written.
     pub fn env_of(&self, user: &str) -> Vec<(String, String)> {
-        let account = self
-            .account(user)
-            .unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
+        let account =
+            self.account(user).unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
         let kubeconfig = self.kubeconfig(user, Login::Token(account.token));
         let name = format!("{KUBECONFIG}-{}", user.replace(['/', ':'], "-"));
         let path = self.files().write(&name, &kubeconfig.text());
@@ -492,11 +488,7 @@ impl Sandbox {
     }
 
     fn networks(&self, wanted: bool) -> Vec<(u64, Option<IpAddr>)> {
-        self.network
-            .filter(|_| wanted)
-            .map(|network| (network, None))
-            .into_iter()
-            .collect()
+        self.network.filter(|_| wanted).map(|network| (network, None)).into_iter().collect()
     }
 
     fn served(&self) -> MutexGuard<'_, HashMap<Half, Option<Server>>> {

@@ -16,12 +16,7 @@ fn an_action_runs_locks_and_takes_effect() {
     assert_eq!(started.status, 201);
     assert_eq!(started.at("/action/status"), "running");
     assert_eq!(started.at("/action/command"), "stop_server");
-    assert!(
-        started
-            .at("/action/progress")
-            .as_u64()
-            .is_some_and(|progress| progress < 100)
-    );
+    assert!(started.at("/action/progress").as_u64().is_some_and(|progress| progress < 100));
     assert_eq!(
         (started.at("/action/finished"), started.at("/action/error")),
         (&Value::Null, &Value::Null)
@@ -64,20 +59,13 @@ fn an_action_runs_locks_and_takes_effect() {
 fn actions_are_found_by_id_and_by_resource() {
     let api = Api::new();
     let (one, two) = (server(&api), server(&api));
-    let action = |path: &str| {
-        api.post(path, Value::Null)
-            .at("/action/id")
-            .as_u64()
-            .unwrap_or_default()
-    };
+    let action =
+        |path: &str| api.post(path, Value::Null).at("/action/id").as_u64().unwrap_or_default();
     let first = action(&format!("{one}/actions/poweroff"));
     let second = action(&format!("{two}/actions/poweroff"));
     api.cloud.hold_actions(true);
     let third = action(&format!("{one}/actions/poweron"));
-    let ids = (1..=26)
-        .map(|id| format!("id={id}"))
-        .collect::<Vec<_>>()
-        .join("&");
+    let ids = (1..=26).map(|id| format!("id={id}")).collect::<Vec<_>>().join("&");
     let cases = [
         (
             format!("/actions?id={first}&id={second}"),
@@ -112,12 +100,8 @@ fn actions_are_found_by_id_and_by_resource() {
         let answer = api.get(&path);
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         let actions = answer.body["actions"].as_array();
-        let shown = actions.map(|actions| {
-            actions
-                .iter()
-                .map(|action| action["id"].clone())
-                .collect::<Value>()
-        });
+        let shown = actions
+            .map(|actions| actions.iter().map(|action| action["id"].clone()).collect::<Value>());
         assert_eq!(shown.unwrap_or_default(), expected, "{path}");
     }
     let cases = [
@@ -173,8 +157,7 @@ fn an_action_can_fail_and_then_has_no_effect() {
     ];
     for (command, path, body, seen_at, pointer) in cases {
         let before = api.get(seen_at).at(pointer).clone();
-        api.cloud
-            .fail_next_action(command, "action_failed", "Action failed");
+        api.cloud.fail_next_action(command, "action_failed", "Action failed");
         let started = api.post(&path, body.clone());
         assert_eq!(started.status, 201, "{command}: {}", started.body);
         let over = api.get(&format!("/actions/{}", started.at("/action/id")));
@@ -196,21 +179,18 @@ fn a_server_that_could_not_be_created_or_deleted() {
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let body =
         json!({"name": "new", "server_type": "cx23", "image": "debian-12", "networks": [network]});
-    api.cloud
-        .fail_next_action("create_server", "resource_unavailable", "no capacity");
+    api.cloud.fail_next_action("create_server", "resource_unavailable", "no capacity");
     let created = api.post("/servers", body.clone());
     assert_eq!(created.status, 201);
     assert_eq!(
-        api.get(&format!("/servers/{}", created.at("/server/id")))
-            .status,
+        api.get(&format!("/servers/{}", created.at("/server/id"))).status,
         404
     );
     let created = api.post("/servers", body);
     let path = format!("/servers/{}", created.at("/server/id"));
     assert_eq!(api.get(&path).at("/server/private_net/0/ip"), "10.0.0.2");
 
-    api.cloud
-        .fail_next_action("delete_server", "action_failed", "Action failed");
+    api.cloud.fail_next_action("delete_server", "action_failed", "Action failed");
     assert_eq!(api.call("DELETE", &path, Value::Null).status, 200);
     assert_eq!(api.get(&path).at("/server/status"), "running");
     assert_eq!(api.call("DELETE", &path, Value::Null).status, 200);
@@ -229,11 +209,7 @@ fn durations_follow_the_scale() {
     let path = format!("/actions/{}", started.at("/action/id"));
     let (begin, mut progress) = (Instant::now(), 0);
     while api.get(&path).at("/action/status") == "running" {
-        let now = api
-            .get(&path)
-            .at("/action/progress")
-            .as_u64()
-            .unwrap_or_default();
+        let now = api.get(&path).at("/action/progress").as_u64().unwrap_or_default();
         assert!(now >= progress, "progress goes up");
         progress = now;
         assert!(

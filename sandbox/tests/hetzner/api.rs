@@ -64,17 +64,11 @@ impl Answer {
 
     /// The error's code, empty for a success.
     pub fn code(&self) -> &str {
-        self.body
-            .pointer("/error/code")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        self.body.pointer("/error/code").and_then(Value::as_str).unwrap_or_default()
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// A value by its JSON pointer; null when there is none.
@@ -85,9 +79,7 @@ impl Answer {
     /// The names in a list of resources.
     pub fn names(&self, key: &str) -> Vec<String> {
         let list = self.body[key].as_array().cloned().unwrap_or_default();
-        list.iter()
-            .map(|entry| entry["name"].as_str().unwrap_or_default().to_owned())
-            .collect()
+        list.iter().map(|entry| entry["name"].as_str().unwrap_or_default().to_owned()).collect()
     }
 }
 

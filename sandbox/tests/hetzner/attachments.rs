@@ -14,15 +14,9 @@ fn servers_are_attached_by_the_rules() {
         "10.0.0.0/16",
         &["10.0.0.0/24", "10.0.1.0/30"],
     );
-    let overlapping = api
-        .cloud
-        .create_network(api.project, "overlapping", "10.0.0.0/8");
-    let apart = api
-        .cloud
-        .create_network(api.project, "apart", "192.168.0.0/16");
-    let no_subnets = api
-        .cloud
-        .create_network_with(api.project, "no-subnets", "172.16.0.0/16", &[]);
+    let overlapping = api.cloud.create_network(api.project, "overlapping", "10.0.0.0/8");
+    let apart = api.cloud.create_network(api.project, "apart", "192.168.0.0/16");
+    let no_subnets = api.cloud.create_network_with(api.project, "no-subnets", "172.16.0.0/16", &[]);
     let server = |name: &str, location: &str, server_type: &str| {
         let (location, server_type) = (location.into(), server_type.into());
         api.cloud.create_server(
@@ -165,11 +159,7 @@ fn servers_are_attached_by_the_rules() {
         );
         if status == 201 {
             let shown = api.get(&format!("/servers/{id}"));
-            let attached = shown
-                .at("/server/private_net")
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
+            let attached = shown.at("/server/private_net").as_array().cloned().unwrap_or_default();
             assert_eq!(
                 attached.last().map(|last| last["ip"].clone()),
                 Some(json!(ip)),
@@ -186,9 +176,7 @@ fn servers_are_attached_by_the_rules() {
         (
             answer.status,
             answer.code().to_owned(),
-            api.get(&format!("/servers/{a}"))
-                .at("/server/private_net/0/alias_ips")
-                .clone(),
+            api.get(&format!("/servers/{a}")).at("/server/private_net/0/alias_ips").clone(),
         )
     };
     assert_eq!(

@@ -8,9 +8,7 @@ use crate::load_balancers::{create, expect};
 
 fn uploaded(name: &str, domains: &[&str]) -> Value {
     let authority = Authority::new("test").expect("a CA");
-    let identity = authority
-        .server(domains, Validity::Now)
-        .expect("a certificate");
+    let identity = authority.server(domains, Validity::Now).expect("a certificate");
     json!({"name": name, "certificate": identity.certificate_pem, "private_key": identity.key_pem})
 }
 
@@ -142,8 +140,7 @@ fn a_managed_certificate_is_issued_after_a_while() {
 fn issuance_fails_on_request_and_outside_of_the_zones() {
     let api = Api::new();
     let code = "certificate_could_not_verify_domain_delegated_to_zone";
-    api.cloud
-        .fail_next_action("create_certificate", code, "not delegated");
+    api.cloud.fail_next_action("create_certificate", code, "not delegated");
     let made = api.post("/certificates", managed("one", "www.example.com"));
     let path = format!("/certificates/{}", made.at("/certificate/id"));
     let error = || api.get(&path).at("/certificate/status/error").clone();
@@ -171,9 +168,7 @@ fn issuance_fails_on_request_and_outside_of_the_zones() {
         })
         .collect();
     assert_eq!(statuses, ["error", "error", "success"]);
-    let id = api
-        .cloud
-        .create_certificate(api.project, uploaded("own", &["example.org"]));
+    let id = api.cloud.create_certificate(api.project, uploaded("own", &["example.org"]));
     let answer = api.post(&format!("/certificates/{id}/actions/retry"), Value::Null);
     assert_eq!((answer.status, answer.code()), (422, "invalid_input"));
 }
@@ -181,11 +176,8 @@ fn issuance_fails_on_request_and_outside_of_the_zones() {
 #[test]
 fn certificates_are_found_and_counted() {
     let api = Api::new();
-    let first = api
-        .cloud
-        .create_certificate(api.project, managed("issued", "example.com"));
-    api.cloud
-        .create_certificate(api.project, uploaded("own", &["example.org"]));
+    let first = api.cloud.create_certificate(api.project, managed("issued", "example.com"));
+    api.cloud.create_certificate(api.project, uploaded("own", &["example.org"]));
     let cases = [
         ("", vec!["issued", "own"]),
         ("?name=own", vec!["own"]),
@@ -215,8 +207,7 @@ fn certificates_are_found_and_counted() {
     assert_eq!(renamed.at("/certificate/name"), "new");
     let ids: Vec<u64> = (0..11)
         .map(|number| {
-            api.cloud
-                .create_certificate(api.project, managed(&format!("c{number}"), "example.com"))
+            api.cloud.create_certificate(api.project, managed(&format!("c{number}"), "example.com"))
         })
         .collect();
     let id = create(&api, "web", json!({}));

@@ -67,11 +67,7 @@ fn lists_are_filtered_and_sorted() {
     for name in ["bob", "alice", "carol"] {
         add(&api, name, &[]);
     }
-    let alice = api
-        .get("/servers?name=alice")
-        .at("/servers/0/id")
-        .as_u64()
-        .unwrap_or_default();
+    let alice = api.get("/servers?name=alice").at("/servers/0/id").as_u64().unwrap_or_default();
     api.cloud.set_power(alice, false);
     let cases: [(&str, u16, &[&str]); 14] = [
         ("", 200, &["bob", "alice", "carol"]),
@@ -187,8 +183,7 @@ fn the_catalogs_are_listed_and_found() {
         owned(&["fsn1", "nbg1", "hel1", "ash", "hil", "sin"])
     );
     assert_eq!(
-        api.get("/locations?name=hil")
-            .at("/locations/0/network_zone"),
+        api.get("/locations?name=hil").at("/locations/0/network_zone"),
         "us-west"
     );
     assert_eq!(api.get("/locations/1").at("/location/name"), "fsn1");
@@ -204,8 +199,7 @@ fn the_catalogs_are_listed_and_found() {
         assert_eq!(sorted[0], last);
     }
     assert_eq!(
-        api.get("/server_types?name=cax11")
-            .at("/server_types/0/architecture"),
+        api.get("/server_types?name=cax11").at("/server_types/0/architecture"),
         "arm"
     );
     // No longer sold: not listed, but servers of that type exist and can look it up.
@@ -266,9 +260,7 @@ fn five_thousand_servers_are_listed_quickly() {
         add(&api, &format!("s{number}"), &[]);
     }
     let servers = api.cloud.servers(api.project);
-    let addresses = servers
-        .iter()
-        .map(|server| server["public_net"]["ipv4"]["ip"].to_string());
+    let addresses = servers.iter().map(|server| server["public_net"]["ipv4"]["ip"].to_string());
     assert_eq!(
         addresses.collect::<BTreeSet<_>>().len(),
         5000,
@@ -293,10 +285,8 @@ fn five_thousand_servers_are_listed_quickly() {
 }
 
 fn add(api: &Api, name: &str, labels: &[(&str, &str)]) -> u64 {
-    let labels: BTreeMap<String, String> = labels
-        .iter()
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect();
+    let labels: BTreeMap<String, String> =
+        labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     api.cloud.create_server(
         api.project,
         ServerSpec {

@@ -17,9 +17,7 @@ fn one_network_at_a_time() {
         "10.0.0.0/16",
         &["10.0.0.0/24", "10.0.1.0/30"],
     );
-    let other = api
-        .cloud
-        .create_network(api.project, "other", "10.1.0.0/16");
+    let other = api.cloud.create_network(api.project, "other", "10.1.0.0/16");
     let worker = server(&api, "worker", &[net]);
     let id = create(&api, "web", json!({}));
     let far = create(&api, "far", json!({"location": "ash"}));
@@ -277,8 +275,7 @@ fn a_failed_action_has_no_effect_and_the_next_one_works() {
     for (path_command, command, body, pointer) in changes(worker, network) {
         let pointer = format!("/load_balancer{pointer}");
         let before = api.get(&path(id)).at(&pointer).clone();
-        api.cloud
-            .fail_next_action(command, "action_failed", "Action failed");
+        api.cloud.fail_next_action(command, "action_failed", "Action failed");
         let started = expect(&api, id, path_command, body.clone(), 201, "");
         let over = api.get(&format!("/actions?id={}", started.at("/action/id")));
         assert_eq!(over.at("/actions/0/command"), command);
@@ -332,8 +329,7 @@ fn a_running_action_locks_its_load_balancer_alone() {
     );
     let worker = server(&api, "worker", &[]);
     let service = json!({"protocol": "tcp", "listen_port": 90, "destination_port": 1});
-    api.cloud
-        .edit_load_balancer(one, |one| one["services"] = json!([service]));
+    api.cloud.edit_load_balancer(one, |one| one["services"] = json!([service]));
     for (command, _, body, _) in changes(worker, network) {
         expect(&api, one, command, body, 423, "locked");
     }

@@ -48,8 +48,7 @@ impl World {
         api.cloud.set_rate_limit(api.project, u32::MAX, u32::MAX);
         let network = |number: u8| {
             let range = format!("10.{number}.0.0/16");
-            api.cloud
-                .create_network(api.project, &format!("net-{number}"), &range)
+            api.cloud.create_network(api.project, &format!("net-{number}"), &range)
         };
         let networks = vec![network(0), network(1)];
         let server = |number: usize| {
@@ -150,9 +149,7 @@ impl World {
             5..9 => ("add_target", self.target()),
             9 => {
                 let mut target = self.target();
-                target
-                    .as_object_mut()
-                    .map(|target| target.remove("use_private_ip"));
+                target.as_object_mut().map(|target| target.remove("use_private_ip"));
                 ("remove_target", target)
             }
             10 => ("attach_to_network", network),
@@ -182,9 +179,7 @@ impl World {
             };
             let (services, targets) = (list(&one["services"]), list(&one["targets"]));
             at_most(services.len(), "max_services");
-            let redirects = services
-                .iter()
-                .filter(|one| one["http"]["redirect_http"] == true);
+            let redirects = services.iter().filter(|one| one["http"]["redirect_http"] == true);
             let ports: Vec<u64> = services
                 .iter()
                 .filter_map(|service| service["listen_port"].as_u64())
@@ -219,9 +214,7 @@ impl World {
             }
         }
         let primary = self.api.cloud.primary_ips(self.api.project);
-        let held = primary
-            .iter()
-            .filter(|ip| ip["assignee_type"] == "load_balancer");
+        let held = primary.iter().filter(|ip| ip["assignee_type"] == "load_balancer");
         assert_eq!(held.count(), addresses, "{what}");
     }
 

@@ -45,8 +45,7 @@ fn what_can_be_a_target() {
     let cloud_ip = cloud_ip.as_str().unwrap_or_default();
     let dedicated = IpAddr::from(Ipv4Addr::new(88, 198, 0, 7));
     api.cloud.add_dedicated_ip(api.project, dedicated);
-    api.cloud
-        .add_dedicated_ip(api.project + 1, Ipv4Addr::new(88, 198, 0, 8).into());
+    api.cloud.add_dedicated_ip(api.project + 1, Ipv4Addr::new(88, 198, 0, 8).into());
     let id = create(&api, "web", json!({}));
     let (not_attached, taken) = (
         "load_balancer_not_attached_to_network",
@@ -154,14 +153,8 @@ fn label_selectors_follow_the_servers_and_count() {
     );
     let selected = || {
         let shown = api.get(&path(id));
-        let targets = shown
-            .at("/load_balancer/targets/0/targets")
-            .as_array()
-            .cloned();
-        let ids = targets
-            .unwrap_or_default()
-            .into_iter()
-            .map(|one| one["server"]["id"].clone());
+        let targets = shown.at("/load_balancer/targets/0/targets").as_array().cloned();
+        let ids = targets.unwrap_or_default().into_iter().map(|one| one["server"]["id"].clone());
         ids.collect::<Vec<_>>()
     };
     assert_eq!(selected(), [first]);
@@ -235,10 +228,7 @@ fn health_follows_the_server_and_the_test() {
         [show(0), show(1)]
     };
     let both = |text: &str| [text.to_owned(), text.to_owned()];
-    let set = |port, health| {
-        api.cloud
-            .set_health(id, Machine::Server(worker), port, health)
-    };
+    let set = |port, health| api.cloud.set_health(id, Machine::Server(worker), port, health);
     assert_eq!(health(), both("healthy - null"));
     api.cloud.set_power(worker, false);
     assert_eq!(health(), both("unhealthy layer4_timeout null"));

@@ -12,8 +12,7 @@ pub fn path(id: u64) -> String {
 
 /// A load balancer in fsn1 with what `more` says. Returns its ID.
 pub fn create(api: &Api, name: &str, more: Value) -> u64 {
-    api.cloud
-        .create_load_balancer(api.project, order(name, more))
+    api.cloud.create_load_balancer(api.project, order(name, more))
 }
 
 pub fn order(name: &str, more: Value) -> Value {
@@ -102,9 +101,7 @@ fn one_request_makes_everything() {
 #[test]
 fn what_cannot_be_created() {
     let api = Api::new();
-    let far = api
-        .cloud
-        .create_network_with(api.project, "empty", "10.0.0.0/16", &[]);
+    let far = api.cloud.create_network_with(api.project, "empty", "10.0.0.0/16", &[]);
     let worker = server(&api, "worker", &[]);
     create(&api, "taken", json!({}));
     api.cloud.set_sold_out("lb31", "fsn1", true);
@@ -257,8 +254,7 @@ fn deleting_is_an_action_and_protection_prevents_it() {
         "",
     );
 
-    api.cloud
-        .fail_next_action("delete_load_balancer", "action_failed", "Action failed");
+    api.cloud.fail_next_action("delete_load_balancer", "action_failed", "Action failed");
     assert_eq!(api.call("DELETE", &path(id), Value::Null).status, 201);
     assert_eq!(
         api.get(&path(id)).status,
@@ -290,8 +286,7 @@ fn deleting_is_an_action_and_protection_prevents_it() {
 fn a_load_balancer_that_could_not_be_created_leaves_nothing() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
-    api.cloud
-        .fail_next_action("create_load_balancer", "action_failed", "Action failed");
+    api.cloud.fail_next_action("create_load_balancer", "action_failed", "Action failed");
     let body = order("web", json!({"network": network}));
     let created = api.post("/load_balancers", body.clone());
     let first = created.at("/load_balancer/id").as_u64().unwrap_or_default();

@@ -8,9 +8,7 @@ use crate::api::Api;
 #[test]
 fn a_server_learns_about_itself() {
     let api = Api::new();
-    let network = api
-        .cloud
-        .create_network(api.project, "net: 1", "10.0.0.0/16");
+    let network = api.cloud.create_network(api.project, "net: 1", "10.0.0.0/16");
     let id = api.cloud.create_server(
         api.project,
         ServerSpec {

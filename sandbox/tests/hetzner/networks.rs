@@ -8,13 +8,10 @@ use crate::api::Api;
 #[test]
 fn networks_are_created_by_the_rules() {
     let api = Api::new();
-    api.cloud
-        .create_network(api.project, "taken", "10.0.0.0/16");
+    api.cloud.create_network(api.project, "taken", "10.0.0.0/16");
     let with = |changes: Value| {
         let mut body = json!({"name": "net", "ip_range": "10.0.0.0/16"});
-        body.as_object_mut()
-            .unwrap()
-            .extend(changes.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         body
     };
     let subnet =
@@ -317,9 +314,7 @@ fn changes_of_a_network_are_checked() {
 #[test]
 fn a_network_has_at_most_100_routes_and_50_subnets() {
     let api = Api::new();
-    let id = api
-        .cloud
-        .create_network_with(api.project, "net", "10.0.0.0/8", &[]);
+    let id = api.cloud.create_network_with(api.project, "net", "10.0.0.0/8", &[]);
     for number in 0..=100 {
         let route = json!({"destination": format!("10.244.{number}.0/24"), "gateway": "10.0.0.2"});
         let answer = api.post(&format!("/networks/{id}/actions/add_route"), route);
@@ -353,8 +348,7 @@ fn one_change_at_a_time() {
     let route =
         |number: u8| json!({"destination": format!("10.244.{number}.0/24"), "gateway": "10.0.0.2"});
     assert_eq!(
-        api.post(&format!("{network}/actions/add_route"), route(1))
-            .status,
+        api.post(&format!("{network}/actions/add_route"), route(1)).status,
         201
     );
     assert_eq!(api.get(&network).at("/network/routes"), &json!([]));
@@ -378,8 +372,7 @@ fn one_change_at_a_time() {
     }
     api.cloud.hold_actions(false);
     assert_eq!(
-        api.post(&format!("{network}/actions/add_route"), route(2))
-            .status,
+        api.post(&format!("{network}/actions/add_route"), route(2)).status,
         201
     );
     assert_eq!(
@@ -392,8 +385,7 @@ fn one_change_at_a_time() {
 fn networks_are_renamed_and_deleted() {
     let api = Api::new();
     let id = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
-    api.cloud
-        .create_network(api.project, "other", "10.0.0.0/16");
+    api.cloud.create_network(api.project, "other", "10.0.0.0/16");
     let spec = ServerSpec {
         networks: vec![(id, None)],
         ..ServerSpec::default()
@@ -435,8 +427,7 @@ fn networks_are_renamed_and_deleted() {
     assert_eq!((deleted.status, deleted.body), (204, Value::Null));
     assert_eq!(api.get(&network).status, 404);
     assert_eq!(
-        api.get(&format!("/servers/{server}"))
-            .at("/server/private_net"),
+        api.get(&format!("/servers/{server}")).at("/server/private_net"),
         &json!([])
     );
 }

@@ -13,16 +13,9 @@ fn wanted(name: &str, kind: &str) -> Value {
 #[test]
 fn a_load_balancer_keeps_an_address_for_good() {
     let api = Api::new();
-    let v4 = api
-        .cloud
-        .create_primary_ip(api.project, wanted("four", "ipv4"));
-    let v6 = api
-        .cloud
-        .create_primary_ip(api.project, wanted("six", "ipv6"));
-    let ip = api
-        .get(&format!("/primary_ips/{v4}"))
-        .at("/primary_ip/ip")
-        .clone();
+    let v4 = api.cloud.create_primary_ip(api.project, wanted("four", "ipv4"));
+    let v6 = api.cloud.create_primary_ip(api.project, wanted("six", "ipv6"));
+    let ip = api.get(&format!("/primary_ips/{v4}")).at("/primary_ip/ip").clone();
     let both = json!({"public_net": {"ipv4": v4, "ipv6": v6}});
     let id = create(&api, "web", both.clone());
     let shown = api.get(&path(id));
@@ -106,10 +99,7 @@ fn primary_ips_are_made_found_changed_and_deleted() {
             answer.body
         );
     }
-    let allocated = api
-        .get(&path(holder))
-        .at("/load_balancer/public_net/ipv4/id")
-        .clone();
+    let allocated = api.get(&path(holder)).at("/load_balancer/public_net/ipv4/id").clone();
     for query in [
         format!("ip={ip}"),
         "name=four".into(),

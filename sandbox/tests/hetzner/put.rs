@@ -110,9 +110,7 @@ fn what_cannot_be_held_is_named() {
     let balancer = |more: Value| {
         let mut all = json!({"id": 1, "location": {"name": "fsn1"}, "load_balancer_type": {"name": "lb11"}, "services": [],
             "targets": []});
-        all.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"load_balancer": all})
     };
     for (document, says) in [

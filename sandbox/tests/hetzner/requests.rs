@@ -187,10 +187,7 @@ fn every_answer_shows_the_budget_and_has_an_id_of_its_own() {
             assert!(value.parse::<u64>().is_ok(), "{name}: {value:?}");
         }
     }
-    let ids: Vec<_> = answers
-        .iter()
-        .map(|answer| answer.header("X-Correlation-Id"))
-        .collect();
+    let ids: Vec<_> = answers.iter().map(|answer| answer.header("X-Correlation-Id")).collect();
     assert!(
         ids[0].is_some_and(|id| id.len() == 32) && ids[0] != ids[1] && ids[1] != ids[2],
         "{ids:?}"
@@ -222,10 +219,8 @@ fn the_budget_of_a_project_runs_out_and_refills() {
         (429, "rate_limit_exceeded")
     );
     assert_eq!(remaining(&refused).as_deref(), Some("0"));
-    let reset: i64 = refused
-        .header("RateLimit-Reset")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default();
+    let reset: i64 =
+        refused.header("RateLimit-Reset").and_then(|text| text.parse().ok()).unwrap_or_default();
     let wait = reset - jiff::Timestamp::now().as_second();
     assert!((3590..=3601).contains(&wait), "full again in {wait} s");
     assert_eq!(

@@ -74,9 +74,7 @@ fn servers_are_created_by_the_rules() {
     ];
     for (changes, status, code) in cases {
         let mut body = json!({"name": "new", "server_type": "cx23", "image": "ubuntu-24.04"});
-        body.as_object_mut()
-            .unwrap()
-            .extend(changes.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         let answer = api.post("/servers", body);
         assert_eq!(
             (answer.status, answer.code()),
@@ -236,9 +234,7 @@ fn a_test_can_make_a_server_say_anything() {
         server["labels"] = json!({"edited": "yes"});
         server["private_net"] = json!([]);
         server["colour"] = json!("red");
-        server
-            .as_object_mut()
-            .map(|fields| fields.remove("location"));
+        server.as_object_mut().map(|fields| fields.remove("location"));
     });
     let shown = api.get(&path);
     let expected = [
@@ -254,8 +250,7 @@ fn a_test_can_make_a_server_say_anything() {
     }
     assert_eq!(shown.body["server"].get("location"), None);
     assert_eq!(
-        api.get("/servers?label_selector=edited=yes")
-            .names("servers"),
+        api.get("/servers?label_selector=edited=yes").names("servers"),
         ["server"]
     );
     assert_eq!(
@@ -265,8 +260,7 @@ fn a_test_can_make_a_server_say_anything() {
 
     // What the API changes afterwards is shown again.
     assert_eq!(
-        api.post(&format!("{path}/actions/poweroff"), Value::Null)
-            .status,
+        api.post(&format!("{path}/actions/poweroff"), Value::Null).status,
         201
     );
     assert_eq!(api.get(&path).at("/server/status"), "off");

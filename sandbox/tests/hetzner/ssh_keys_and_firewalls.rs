@@ -127,8 +127,7 @@ fn a_server_has_its_firewalls_from_the_start_and_they_stay_as_long_as_it() {
     // An action is over when the next call comes.
     api.get("/servers");
     assert_eq!(
-        api.call("DELETE", &format!("/servers/{id}"), Value::Null)
-            .status,
+        api.call("DELETE", &format!("/servers/{id}"), Value::Null).status,
         200
     );
     api.get("/servers");

@@ -99,10 +99,7 @@ fn create(tour: &mut Tour) -> u64 {
         },
     );
     cloud.add_dedicated_ip(project, Ipv4Addr::new(88, 198, 0, 7).into());
-    let kept = cloud
-        .primary_ips(project)
-        .into_iter()
-        .find(|ip| ip["name"] == "kept");
+    let kept = cloud.primary_ips(project).into_iter().find(|ip| ip["name"] == "kept");
     let body = json!({
         "name": "web", "load_balancer_type": "lb11", "location": "fsn1", "labels": {"a": "b"},
         "algorithm": {"type": "round_robin"}, "network": network, "public_interface": true,

@@ -27,9 +27,7 @@ fn a_user_may_do_what_its_rules_say() {
     let lease = serde_yaml::from_str(
         "[{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}]",
     );
-    world
-        .cluster
-        .grant_in_namespace("ccm", "kube-system", lease.expect("rules as in a Role"));
+    world.cluster.grant_in_namespace("ccm", "kube-system", lease.expect("rules as in a Role"));
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let leases = "/apis/coordination.k8s.io/v1/namespaces";
     let cases = [

@@ -46,9 +46,7 @@ fn pages_show_the_state_of_the_first() {
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
     world.cluster.delete("nodes", None, "n3");
     world.node("n9");
-    let token = first["metadata"]["continue"]
-        .as_str()
-        .expect("there is more");
+    let token = first["metadata"]["continue"].as_str().expect("there is more");
     let (_, second) = world.get(&format!("/api/v1/nodes?limit=9&continue={token}"));
     assert_eq!(names(&second), ["n2", "n3", "n4"]);
     assert_eq!(
@@ -65,18 +63,12 @@ fn an_expired_token_comes_with_one_that_goes_on() {
     let (_, first) = world.get("/api/v1/nodes?limit=2");
     world.cluster.expire_continue_tokens();
     world.cluster.delete("nodes", None, "n2");
-    let token = first["metadata"]["continue"]
-        .as_str()
-        .expect("there is more");
+    let token = first["metadata"]["continue"].as_str().expect("there is more");
     let (status, expired) = world.get(&format!("/api/v1/nodes?limit=2&continue={token}"));
     assert_eq!((status, &expired["reason"]), (410, &json!("Expired")));
     let token = expired["metadata"]["continue"].as_str().expect("a way on");
     assert_eq!(
-        names(
-            &world
-                .get(&format!("/api/v1/nodes?limit=2&continue={token}"))
-                .1
-        ),
+        names(&world.get(&format!("/api/v1/nodes?limit=2&continue={token}")).1),
         ["n3"]
     );
 }
@@ -100,10 +92,7 @@ fn a_list_in_a_namespace_has_pages_too() {
             "/api/v1/namespaces/default/services?limit=1&continue={token}"
         ));
         seen.extend(names(&page).into_iter().map(String::from));
-        token = page["metadata"]["continue"]
-            .as_str()
-            .unwrap_or_default()
-            .to_string();
+        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_string();
     }
     assert_eq!(
         (seen.join(" ").as_str(), token.as_str()),

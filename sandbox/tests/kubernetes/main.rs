@@ -64,8 +64,7 @@ impl World {
     }
 
     fn node(&self, name: &str) {
-        self.cluster
-            .create("nodes", None, json!({"metadata": {"name": name}}));
+        self.cluster.create("nodes", None, json!({"metadata": {"name": name}}));
     }
 }
 
@@ -75,9 +74,7 @@ fn request(method: &str, target: &str) -> Request {
     Request {
         method: method.into(),
         path: path.into(),
-        query: query
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
+        query: query.map(|(name, value)| (name.into(), value.into())).collect(),
         ..Request::default()
     }
 }

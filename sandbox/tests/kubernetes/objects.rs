@@ -12,10 +12,7 @@ fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
         world.cluster.get("nodes", None, "n0").expect("there")["metadata"]["resourceVersion"]
             .clone()
     };
-    let start: u64 = version()
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .expect("a number");
+    let start: u64 = version().as_str().and_then(|text| text.parse().ok()).expect("a number");
     let patches = [
         (json!({"metadata": {"labels": {"a": "b"}}}), "", 1),
         (json!({"metadata": {"labels": {"a": "b"}}}), "", 1),
@@ -69,14 +66,10 @@ fn another_object_of_the_same_name_is_not_overwritten() {
 #[test]
 fn a_namespace_goes_when_all_in_it_is_gone() {
     let world = world();
-    world
-        .cluster
-        .create("namespaces", None, json!({"metadata": {"name": "shop"}}));
+    world.cluster.create("namespaces", None, json!({"metadata": {"name": "shop"}}));
     let metadata = json!({"name": "web", "finalizers": ["example.com/hold"]});
     let service = json!({"metadata": metadata, "spec": {"ports": [{"port": 80}]}});
-    world
-        .cluster
-        .create("services", Some("shop"), service.clone());
+    world.cluster.create("services", Some("shop"), service.clone());
     let (_, answer) = world.send("DELETE", "/api/v1/namespaces/shop", &Value::Null);
     assert_eq!(answer["status"]["phase"], "Terminating");
     let (status, answer) = world.send("POST", "/api/v1/namespaces/shop/services", &service);
@@ -86,16 +79,12 @@ fn a_namespace_goes_when_all_in_it_is_gone() {
     );
     let release = json!({"metadata": {"finalizers": null}});
     assert_eq!(
-        world
-            .send("PATCH", "/api/v1/namespaces/shop/services/web", &release)
-            .0,
+        world.send("PATCH", "/api/v1/namespaces/shop/services/web", &release).0,
         200
     );
     assert_eq!(world.get("/api/v1/namespaces/shop").0, 404);
     assert_eq!(
-        world
-            .send("DELETE", "/api/v1/namespaces/default", &Value::Null)
-            .0,
+        world.send("DELETE", "/api/v1/namespaces/default", &Value::Null).0,
         403
     );
 }

@@ -115,10 +115,7 @@ fn what_cannot_be_had_or_is_not_valid() {
     ];
     for (more, field) in cases {
         let (status, answer) = post(&world, "new", more.clone());
-        let causes = answer["details"]["causes"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let causes = answer["details"]["causes"].as_array().cloned().unwrap_or_default();
         let fields: Vec<&Value> = causes.iter().map(|cause| &cause["field"]).collect();
         assert_eq!(
             (status, fields),

@@ -26,9 +26,7 @@ fn workload(name: &str) -> Value {
 fn what_a_test_put_there_is_read_and_not_written() {
     let world = world();
     for (resource, kind) in [("deployments", "Deployment"), ("daemonsets", "DaemonSet")] {
-        let made = world
-            .cluster
-            .create(resource, Some("kube-system"), workload("ccm"));
+        let made = world.cluster.create(resource, Some("kube-system"), workload("ccm"));
         let path = format!("/apis/apps/v1/namespaces/kube-system/{resource}/ccm");
         let (status, shown) = world.get(&path);
         assert_eq!((status, &shown), (200, &made));
@@ -60,19 +58,11 @@ fn what_a_test_put_there_is_read_and_not_written() {
 fn they_are_in_discovery_and_in_tables() {
     let world = world();
     let (_, group) = world.get("/apis/apps/v1");
-    let kinds: Vec<&Value> = group["resources"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|one| &one["kind"])
-        .collect();
+    let kinds: Vec<&Value> =
+        group["resources"].as_array().into_iter().flatten().map(|one| &one["kind"]).collect();
     assert_eq!(kinds, ["DaemonSet", "Deployment"]);
-    world
-        .cluster
-        .create("deployments", Some("kube-system"), workload("ccm"));
-    world
-        .cluster
-        .create("daemonsets", Some("kube-system"), workload("ccm"));
+    world.cluster.create("deployments", Some("kube-system"), workload("ccm"));
+    world.cluster.create("daemonsets", Some("kube-system"), workload("ccm"));
     let table = |path: &str| {
         let mut request = request("GET", path);
         let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";

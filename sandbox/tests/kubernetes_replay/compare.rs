@@ -36,19 +36,14 @@ impl Names {
     pub fn apply(&self, request: &Value) -> Value {
         let mut request = self.renamed(request, "");
         let mut path = request["path"].as_str().unwrap_or_default().to_string();
-        for ((_, recorded), ours) in self
-            .known
-            .iter()
-            .filter(|((group, _), _)| *group == "continue")
+        for ((_, recorded), ours) in
+            self.known.iter().filter(|((group, _), _)| *group == "continue")
         {
             path = path.replace(recorded, ours.as_str().unwrap_or_default());
         }
         request["path"] = path.into();
         // Immutable, and another here: left out it is kept.
-        if let Some(metadata) = request["body"]
-            .get_mut("metadata")
-            .and_then(Value::as_object_mut)
-        {
+        if let Some(metadata) = request["body"].get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("creationTimestamp");
         }
         request
@@ -59,10 +54,9 @@ impl Names {
             return ours.clone();
         }
         match value {
-            Value::Object(map) => map
-                .iter()
-                .map(|(name, value)| (name.clone(), self.renamed(value, name)))
-                .collect(),
+            Value::Object(map) => {
+                map.iter().map(|(name, value)| (name.clone(), self.renamed(value, name))).collect()
+            }
             Value::Array(items) => {
                 let field = if field == "clusterIPs" {
                     "clusterIP"
@@ -84,16 +78,13 @@ impl Names {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             let end = if is_part(first) {
-                rest.find(|character| !is_part(character))
-                    .unwrap_or(rest.len())
+                rest.find(|character| !is_part(character)).unwrap_or(rest.len())
             } else {
                 first.len_utf8()
             };
             let (word, tail) = rest.split_at(end);
             let known = ["uid", "version", "port", "ip"].iter().find_map(|group| {
-                self.known
-                    .iter()
-                    .find(|((of, name), _)| of == group && name == word)
+                self.known.iter().find(|((of, name), _)| of == group && name == word)
             });
             renamed.push_str(&known.map_or_else(|| word.to_string(), |(_, ours)| plain(ours)));
             rest = tail;
@@ -143,16 +134,11 @@ pub fn differences(
 }
 
 fn group(field: &str) -> Option<&'static str> {
-    LEARNED
-        .iter()
-        .find(|(name, _)| *name == field)
-        .map(|(_, group)| *group)
+    LEARNED.iter().find(|(name, _)| *name == field).map(|(_, group)| *group)
 }
 
 fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), String::from)
+    value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
 fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
@@ -168,19 +154,13 @@ fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
             } else {
                 ""
             };
-            theirs
-                .iter()
-                .zip(ours)
-                .for_each(|(theirs, ours)| learn(theirs, ours, field, names));
+            theirs.iter().zip(ours).for_each(|(theirs, ours)| learn(theirs, ours, field, names));
         }
         (theirs, ours)
             if !ours.is_null() && !theirs.is_null() && same_token(field, theirs, ours) =>
         {
             if let Some(group) = group(field) {
-                names
-                    .known
-                    .entry((group, plain(theirs)))
-                    .or_insert_with(|| ours.clone());
+                names.known.entry((group, plain(theirs))).or_insert_with(|| ours.clone());
             }
         }
         _ => {}
@@ -269,10 +249,7 @@ fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
         let same: Vec<Value> = entries
             .iter()
             .map(|entry| {
-                let found = recorded
-                    .iter()
-                    .find(|one| one["name"] == entry["name"])
-                    .cloned();
+                let found = recorded.iter().find(|one| one["name"] == entry["name"]).cloned();
                 let mut found = found.unwrap_or(Value::Null);
                 if let (Some(theirs), Some(ours)) =
                     (found["verbs"].as_array(), entry["verbs"].as_array())

@@ -116,15 +116,10 @@ fn recordings(folder: &Path) -> BTreeSet<String> {
             |found| found.flatten().map(|one| one.path()).collect(),
         )
     };
-    let files = entries(folder)
-        .into_iter()
-        .filter(|path| path.is_dir())
-        .flat_map(|path| entries(&path));
+    let files =
+        entries(folder).into_iter().filter(|path| path.is_dir()).flat_map(|path| entries(&path));
     files
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .filter_map(|path| {
             let relative = path.strip_prefix(folder).ok()?.with_extension("");
             Some(relative.to_string_lossy().replace('\\', "/"))
@@ -158,9 +153,7 @@ fn send(cluster: &Cluster, recorded: &Value, who: Who) -> Response {
     cluster.handle(&Request {
         method: text(&recorded["method"]),
         path: decode(path),
-        query: query
-            .map(|(name, value)| (decode(name), decode(value)))
-            .collect(),
+        query: query.map(|(name, value)| (decode(name), decode(value))).collect(),
         headers,
         body,
         client_certificate: None,

@@ -38,8 +38,7 @@ impl Room {
 
     /// The bytes of the answer; what the server waits passes.
     pub fn exchange(&self, half: Half, request: &[u8]) -> Exchanged {
-        self.sandbox
-            .exchange(half, request, &|duration| self.pass(duration))
+        self.sandbox.exchange(half, request, &|duration| self.pass(duration))
     }
 
     pub fn hetzner(&self, method: &str, path: &str, body: &str) -> Answer {

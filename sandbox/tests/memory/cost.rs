@@ -35,9 +35,7 @@ fn a_call() {
         room.sandbox.projects().token.clone(),
         room.sandbox.account("ccm").unwrap().token,
     );
-    room.sandbox
-        .cloud()
-        .set_rate_limit(room.sandbox.project(), 3_600_000, 3_600_000);
+    room.sandbox.cloud().set_rate_limit(room.sandbox.project(), 3_600_000, 3_600_000);
     let servers = room.sandbox.cloud().servers(room.sandbox.project());
     let targets: Vec<_> = servers[..4]
         .iter()

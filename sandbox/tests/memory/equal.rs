@@ -24,14 +24,9 @@ fn by_socket(address: SocketAddr, request: &[u8]) -> Option<Vec<u8>> {
 fn steady(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let counts = |line: &&str| {
-        ["Date:", "X-Correlation-Id:", "RateLimit-"]
-            .iter()
-            .all(|name| !line.starts_with(name))
+        ["Date:", "X-Correlation-Id:", "RateLimit-"].iter().all(|name| !line.starts_with(name))
     };
-    text.split("\r\n")
-        .filter(counts)
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.split("\r\n").filter(counts).collect::<Vec<_>>().join("\n")
 }
 
 /// Two configurations of the same half.
@@ -48,11 +43,7 @@ fn pair(half: Half, handler: &Arc<impl Handler + 'static>, effect: Option<Effect
 
 #[test]
 fn calls_are_answered_alike() {
-    let sandbox = Sandbox::builder()
-        .nodes(2)
-        .services(1)
-        .heartbeats(false)
-        .start();
+    let sandbox = Sandbox::builder().nodes(2).services(1).heartbeats(false).start();
     let project = sandbox.projects().token.as_str();
     let ccm = sandbox.account("ccm").unwrap().token;
     let table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n";

@@ -60,18 +60,14 @@ fn targets_become_healthy_and_unhealthy() {
     room.pass(NANOSECOND);
     assert_eq!(health(), "healthy");
     let server = room.sandbox.cloud().servers(room.sandbox.project())[0]["id"].clone();
-    room.sandbox
-        .cloud()
-        .set_power(server.as_u64().unwrap(), false);
+    room.sandbox.cloud().set_power(server.as_u64().unwrap(), false);
     assert_eq!(health(), "unhealthy");
 }
 
 #[test]
 fn budgets_refill_and_blocks_end() {
     let room = Room::new(Sandbox::builder().serve_robot());
-    room.sandbox
-        .cloud()
-        .set_rate_limit(room.sandbox.project(), 3600, 1);
+    room.sandbox.cloud().set_rate_limit(room.sandbox.project(), 3600, 1);
     let list = || room.hetzner("GET", "/servers", "").0;
     assert_eq!((list(), list()), (200, 429));
     room.pass(Duration::from_secs(1) - NANOSECOND);
@@ -86,9 +82,7 @@ fn budgets_refill_and_blocks_end() {
         let answer = room.exchange(Half::Robot, request.as_bytes()).answer;
         String::from_utf8(answer[9..12].to_vec()).unwrap()
     };
-    room.sandbox
-        .robot()
-        .set_login("me", "right", Sees::Account(0));
+    room.sandbox.robot().set_login("me", "right", Sees::Account(0));
     room.sandbox.robot().create("metal-1");
     assert_eq!(robot("me:right"), "200");
     for _ in 0..3 {
@@ -122,9 +116,7 @@ fn kubelets_report_and_fall_silent() {
     let expected = |of: [[&str; 2]; 2]| of.map(|one| one.map(str::to_owned)).to_vec();
     let begun = "2026-11-23T12:00:00Z";
     assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
-    room.sandbox
-        .cloud()
-        .set_power(server.as_u64().unwrap(), false);
+    room.sandbox.cloud().set_power(server.as_u64().unwrap(), false);
     // Looked at every ten seconds, and silent for fifty of them.
     for _ in 0..6 {
         assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
@@ -134,9 +126,7 @@ fn kubelets_report_and_fall_silent() {
     room.pass(Duration::from_secs(240));
     let reported = "2026-11-23T12:05:00Z";
     assert_eq!(ready(), expected([["True", reported], ["Unknown", begun]]));
-    room.sandbox
-        .cloud()
-        .set_power(server.as_u64().unwrap(), true);
+    room.sandbox.cloud().set_power(server.as_u64().unwrap(), true);
     room.pass(Duration::from_secs(10));
     let back = "2026-11-23T12:05:10Z";
     assert_eq!(ready(), expected([["True", reported], ["True", back]]));

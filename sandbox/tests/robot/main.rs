@@ -15,11 +15,7 @@ use serde_json::Value;
 
 /// Nothing but dedicated servers, and the web service alone is served.
 fn servers(count: usize) -> Builder {
-    Sandbox::builder()
-        .nodes(0)
-        .robot(count)
-        .only(Half::Robot)
-        .heartbeats(false)
+    Sandbox::builder().nodes(0).robot(count).only(Half::Robot).heartbeats(false)
 }
 
 fn request(method: &str, path: &str, (user, password): (&str, &str)) -> String {

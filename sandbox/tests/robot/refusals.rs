@@ -230,10 +230,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
         let _ = raw::call(sandbox.address(Half::Robot), &head);
     }
     let calls = sandbox.calls().calls();
-    let seen: HashSet<_> = calls
-        .iter()
-        .map(|call| call.fault.clone().unwrap())
-        .collect();
+    let seen: HashSet<_> = calls.iter().map(|call| call.fault.clone().unwrap()).collect();
     for fault in [
         "500 instead",
         "503 instead",

@@ -27,9 +27,7 @@ fn ready(sandbox: &Sandbox, name: &str) -> String {
 fn the_environment_names_robot_where_it_is_served() {
     let names = |sandbox: &Sandbox| {
         let env = sandbox.env().into_iter();
-        env.filter(|(name, _)| name.starts_with("ROBOT_"))
-            .map(|(name, _)| name)
-            .collect::<Vec<_>>()
+        env.filter(|(name, _)| name.starts_with("ROBOT_")).map(|(name, _)| name).collect::<Vec<_>>()
     };
     let all = [
         "ROBOT_ENABLED",
@@ -45,9 +43,7 @@ fn the_environment_names_robot_where_it_is_served() {
     ];
     for (count, only, served) in cases {
         let builder = Sandbox::builder().robot(count).heartbeats(false);
-        let builder = only
-            .into_iter()
-            .fold(builder, |builder, half| builder.only(half));
+        let builder = only.into_iter().fold(builder, |builder, half| builder.only(half));
         let sandbox = builder.start();
         let expected = if served { &all[..] } else { &[] };
         assert_eq!(names(&sandbox), expected, "{count} servers, only {only:?}");
@@ -165,9 +161,7 @@ fn balancer(sandbox: &Sandbox) -> u64 {
     let service = json!({"protocol": "tcp", "listen_port": 80, "destination_port": 1});
     let body = json!({"name": "web", "load_balancer_type": "lb11", "location": "fsn1",
         "network": sandbox.network(), "services": [service]});
-    sandbox
-        .cloud()
-        .create_load_balancer(sandbox.project(), body)
+    sandbox.cloud().create_load_balancer(sandbox.project(), body)
 }
 
 fn target(ip: &str) -> Value {
@@ -186,14 +180,7 @@ fn targets_are_addresses_of_the_account_s_servers() {
         balancer(&sandbox)
     );
     let worker = sandbox.cloud().servers(sandbox.project())[0].clone();
-    let text = |pointer: &str| {
-        worker
-            .pointer(pointer)
-            .unwrap()
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
+    let text = |pointer: &str| worker.pointer(pointer).unwrap().as_str().unwrap().to_owned();
     let (public, private) = (text("/public_net/ipv4/ip"), text("/private_net/0/ip"));
     let cases = [
         ("198.19.0.1", 201, ""),

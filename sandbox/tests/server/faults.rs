@@ -182,13 +182,9 @@ fn a_slow_call_takes_its_time() {
 #[test]
 fn a_server_that_stops_does_not_wait_for_slow_calls() {
     let world = world();
-    world
-        .faults
-        .add(Rule::new(Effect::Slow(Duration::from_secs(3600))));
+    world.faults.add(Rule::new(Effect::Slow(Duration::from_secs(3600))));
     let mut socket = connect(world.server.address());
-    socket
-        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        .unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     while world.calls.mark() == 0 {
         std::thread::yield_now();
     }
@@ -209,17 +205,11 @@ fn hooks_run_around_the_handler_at_the_chosen_write() {
         let (seen, counter) = (seen.clone(), world.counter.clone());
         move |request: &Request| {
             let runs = counter.ran.load(Ordering::SeqCst);
-            seen.lock()
-                .unwrap()
-                .push((when, request.method.clone(), runs));
+            seen.lock().unwrap().push((when, request.method.clone(), runs));
         }
     };
-    world
-        .faults
-        .add(Rule::new(Effect::before(note("before"))).writes().nth(2));
-    world
-        .faults
-        .add(Rule::new(Effect::after(note("after"))).writes().nth(2));
+    world.faults.add(Rule::new(Effect::before(note("before"))).writes().nth(2));
+    world.faults.add(Rule::new(Effect::after(note("after"))).writes().nth(2));
     let mut socket = connect(world.server.address());
     for method in ["POST", "GET", "PUT", "DELETE"] {
         send(
@@ -240,9 +230,7 @@ fn hooks_run_around_the_handler_at_the_chosen_write() {
 #[test]
 fn a_hook_that_panics_costs_its_own_connection_only() {
     let world = world();
-    world
-        .faults
-        .add(Rule::new(Effect::before(|_| panic!("a test failed"))).nth(1));
+    world.faults.add(Rule::new(Effect::before(|_| panic!("a test failed"))).nth(1));
     assert!(get(world.server.address(), "/").is_err());
     assert_eq!(get(world.server.address(), "/").unwrap().status, 200);
     let begun = Instant::now();
@@ -263,9 +251,7 @@ fn the_first_effect_on_an_answer_counts_and_delays_come_with_it() {
             ..Response::default()
         })
     };
-    world
-        .faults
-        .add(Rule::new(Effect::Slow(Duration::from_millis(1))));
+    world.faults.add(Rule::new(Effect::Slow(Duration::from_millis(1))));
     world.faults.add(Rule::new(instead(500)));
     let second = world.faults.add(Rule::new(instead(503)));
     assert_eq!(get(world.server.address(), "/").unwrap().status, 500);
@@ -286,12 +272,7 @@ fn a_seed_replays_a_run() {
         for path in ["/a", "/b", "/c", "/d"].repeat(8) {
             let _ = get(world.server.address(), path);
         }
-        world
-            .calls
-            .calls()
-            .into_iter()
-            .map(|call| call.fault)
-            .collect::<Vec<_>>()
+        world.calls.calls().into_iter().map(|call| call.fault).collect::<Vec<_>>()
     };
     assert_eq!(weather(42), weather(42));
     assert_ne!(weather(42), weather(43));
@@ -340,9 +321,7 @@ fn a_watcher_sees_every_call_when_it_has_ended() {
     let world = world();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let shown = seen.clone();
-    world
-        .calls
-        .watch(move |call| shown.lock().unwrap().push((call.path.clone(), call.status)));
+    world.calls.watch(move |call| shown.lock().unwrap().push((call.path.clone(), call.status)));
     get(world.server.address(), "/a").unwrap();
     get(world.server.address(), "/b").unwrap();
     assert_eq!(

@@ -133,12 +133,7 @@ fn a_client_that_asks_first_is_told_to_go_on() {
     socket.write_all(head.as_bytes()).unwrap();
     assert_eq!(read_answer(&mut socket, false).unwrap().status, 100);
     socket.write_all(b"ok").unwrap();
-    assert!(
-        read_answer(&mut socket, false)
-            .unwrap()
-            .text()
-            .contains("\"body\":\"ok\"")
-    );
+    assert!(read_answer(&mut socket, false).unwrap().text().contains("\"body\":\"ok\""));
 }
 
 #[test]
@@ -284,9 +279,7 @@ fn silent_and_slow_clients_are_not_waited_for() {
         let mut socket = connect(server.address());
         socket.write_all(sent.as_bytes()).unwrap();
         let begun = Instant::now();
-        let answer = read_answer(&mut socket, false)
-            .ok()
-            .map(|answer| answer.status);
+        let answer = read_answer(&mut socket, false).ok().map(|answer| answer.status);
         assert_eq!(answer, status, "{sent:?}");
         assert!(begun.elapsed() < PATIENCE, "{sent:?}");
     }
@@ -305,9 +298,7 @@ fn more_connections_than_allowed_wait_for_their_turn() {
     }
     let mut third = connect(server.address());
     send(&mut third, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    third
-        .set_read_timeout(Some(Duration::from_millis(50)))
-        .unwrap();
+    third.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(
         read_answer(&mut third, false).is_err(),
         "nobody serves it yet"

@@ -17,10 +17,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub fn text(&self) -> String {
@@ -61,18 +58,10 @@ pub fn read_answer(stream: &mut impl Read, without_body: bool) -> std::io::Resul
     }
     let head = String::from_utf8(head).unwrap();
     let mut lines = head.trim_end().split("\r\n");
-    let status = lines
-        .next()
-        .unwrap()
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     let headers = lines.map(|line| line.split_once(": ").unwrap());
-    let headers = headers
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-        .collect();
+    let headers =
+        headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
     let mut answer = Answer {
         status,
         headers,
@@ -95,11 +84,7 @@ pub fn read_answer(stream: &mut impl Read, without_body: bool) -> std::io::Resul
             }
         }
     }
-    let length = answer
-        .header("content-length")
-        .expect("a length")
-        .parse()
-        .unwrap();
+    let length = answer.header("content-length").expect("a length").parse().unwrap();
     answer.body = read_exactly(stream, length)?;
     Ok(answer)
 }

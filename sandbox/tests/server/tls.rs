@@ -19,9 +19,7 @@ struct World {
 
 fn world(validity: Validity) -> World {
     let authority = Authority::new("ours").unwrap();
-    let identity = authority
-        .server(&["127.0.0.1", "::1", "localhost"], validity)
-        .unwrap();
+    let identity = authority.server(&["127.0.0.1", "::1", "localhost"], validity).unwrap();
     let tls = ServerTls::new(&identity, &authority).unwrap();
     let config = Config {
         tls: Some(tls),
@@ -86,10 +84,8 @@ fn a_request_carries_the_certificate_that_our_authority_signed() {
         .authority
         .client_with(&subject, Validity::Now, &rcgen::PKCS_ECDSA_P384_SHA384)
         .unwrap();
-    let ed25519 = world
-        .authority
-        .client_with(&subject, Validity::Now, &rcgen::PKCS_ED25519)
-        .unwrap();
+    let ed25519 =
+        world.authority.client_with(&subject, Validity::Now, &rcgen::PKCS_ED25519).unwrap();
     let others = foreign.client(&subject, Validity::Now).unwrap();
     let cases = [
         ("none", None, None),

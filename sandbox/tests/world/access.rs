@@ -16,9 +16,7 @@ use sandbox::{Half, Sandbox};
 fn status(sandbox: &Sandbox, path: &str, token: Option<&str>, identity: Option<&Identity>) -> u16 {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
-    roots
-        .add(certificate(sandbox.authority().certificate_pem()))
-        .unwrap();
+    roots.add(certificate(sandbox.authority().certificate_pem())).unwrap();
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -35,21 +33,16 @@ fn status(sandbox: &Sandbox, path: &str, token: Option<&str>, identity: Option<&
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let socket = TcpStream::connect(sandbox.address(Half::Kubernetes)).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut stream = StreamOwned::new(connection, socket);
-    let authorization = token
-        .map(|token| format!("Authorization: Bearer {token}\r\n"))
-        .unwrap_or_default();
+    let authorization =
+        token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: a\r\n{authorization}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8(answer).unwrap()["HTTP/1.1 ".len()..][..3]
-        .parse()
-        .unwrap()
+    String::from_utf8(answer).unwrap()["HTTP/1.1 ".len()..][..3].parse().unwrap()
 }
 
 #[test]
@@ -78,12 +71,8 @@ fn tokens_and_certificates_open_what_the_rules_allow() {
         let how = (token.is_some(), identity.is_some());
         assert_eq!(status, expected, "{path} with (token, certificate) {how:?}");
     }
-    let callers: Vec<String> = sandbox
-        .calls()
-        .calls()
-        .into_iter()
-        .map(|call| call.caller)
-        .collect();
+    let callers: Vec<String> =
+        sandbox.calls().calls().into_iter().map(|call| call.caller).collect();
     assert_eq!(
         callers,
         [

@@ -109,9 +109,7 @@ fn answers_for_roles(theirs: &Sandbox) {
     let allowed = json!({"status": {"allowed": true}});
     for rule in [
         Rule::new(answer(201, json!({}))).path(roles).method("POST"),
-        Rule::new(answer(200, json!({})))
-            .path(roles)
-            .method("DELETE"),
+        Rule::new(answer(200, json!({}))).path(roles).method("DELETE"),
         Rule::new(answer(200, json!({}))).path(roles).method("GET"),
         Rule::new(answer(201, allowed)).path(reviews),
     ] {
@@ -213,11 +211,7 @@ fn strangers_and_denials_are_the_server_s_to_answer() {
     let ccm = corner.account("ccm").unwrap().token;
     assert_eq!(status(&ccm, "/api/v1/nodes/worker-1").0, 200);
     assert_eq!(status(&ccm, "/api/v1/nodes/worker-2").0, 404);
-    assert!(
-        !status(&ccm, "/api/v1/nodes/worker-2")
-            .1
-            .contains("ccmtest-")
-    );
+    assert!(!status(&ccm, "/api/v1/nodes/worker-2").1.contains("ccmtest-"));
     assert_eq!(status(&ccm, "/api/v1/namespaces").0, 403);
     assert_eq!(status("wrong", "/api/v1/nodes").0, 401);
     let (code, told) = status("", "/api/v1/nodes");

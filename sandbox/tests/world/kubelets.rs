@@ -15,29 +15,18 @@ fn node(sandbox: &Sandbox) -> Value {
 }
 
 fn server(sandbox: &Sandbox) -> u64 {
-    sandbox.cloud().servers(sandbox.project())[0]["id"]
-        .as_u64()
-        .unwrap()
+    sandbox.cloud().servers(sandbox.project())[0]["id"].as_u64().unwrap()
 }
 
 fn ready(node: &Value) -> String {
     let conditions = node["status"]["conditions"].as_array().unwrap();
-    let ready = conditions
-        .iter()
-        .find(|condition| condition["type"] == "Ready")
-        .unwrap();
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
     ready["status"].as_str().unwrap().to_owned()
 }
 
 fn taints(node: &Value) -> Vec<&str> {
-    let taints = node["spec"]["taints"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    taints
-        .iter()
-        .map(|taint| taint["key"].as_str().unwrap())
-        .collect()
+    let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    taints.iter().map(|taint| taint["key"].as_str().unwrap()).collect()
 }
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";

@@ -11,11 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox"));
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -32,11 +28,7 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str], env_file: &Path) -> Running {
-        let mut child = sandbox(arguments)
-            .arg("--env-file")
-            .arg(env_file)
-            .spawn()
-            .unwrap();
+        let mut child = sandbox(arguments).arg("--env-file").arg(env_file).spawn().unwrap();
         let limit = Instant::now() + Duration::from_secs(20);
         while !env_file.exists() {
             let ended = child.try_wait().unwrap();
@@ -55,10 +47,8 @@ impl Running {
     /// Sends a signal and waits for the end.
     fn end(mut self, signal: &str) -> Output {
         let child = self.child.take().unwrap();
-        let sent = Command::new("kill")
-            .args(["-s", signal, &child.id().to_string()])
-            .status()
-            .unwrap();
+        let sent =
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         child.wait_with_output().unwrap()
     }
@@ -112,12 +102,7 @@ fn it_prints_the_environment_and_cleans_up_when_it_is_stopped() {
         let exports = running.exports.clone();
         let kubeconfig = PathBuf::from(running.exported("KUBECONFIG").unwrap());
         assert!(kubeconfig.exists());
-        assert!(
-            running
-                .exported("HCLOUD_ENDPOINT")
-                .unwrap()
-                .starts_with("http://127.0.0.1:")
-        );
+        assert!(running.exported("HCLOUD_ENDPOINT").unwrap().starts_with("http://127.0.0.1:"));
         let output = running.end(signal);
         assert_eq!(
             output.status.code(),
@@ -139,9 +124,7 @@ fn it_prints_the_environment_and_cleans_up_when_it_is_stopped() {
 
 #[test]
 fn the_environment_is_on_standard_output_while_it_runs() {
-    let mut child = sandbox(&["--only", "hcloud", "--port-kubernetes", "1"])
-        .spawn()
-        .unwrap();
+    let mut child = sandbox(&["--only", "hcloud", "--port-kubernetes", "1"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     let running = Running {

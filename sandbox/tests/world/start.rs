@@ -12,11 +12,7 @@ use sandbox::{Builder, Half, Sandbox};
 use serde_json::{Value, json};
 
 fn variable(sandbox: &Sandbox, name: &str) -> Option<String> {
-    sandbox
-        .env()
-        .into_iter()
-        .find(|(other, _)| other == name)
-        .map(|(_, value)| value)
+    sandbox.env().into_iter().find(|(other, _)| other == name).map(|(_, value)| value)
 }
 
 fn read_yaml(path: &Path) -> Value {
@@ -31,10 +27,7 @@ fn every_server_has_a_node_that_waits_for_the_ccm() {
     assert_eq!((servers.len(), nodes.len()), (3, 3));
     for (number, node) in nodes.iter().enumerate() {
         let name = format!("worker-{}", number + 1);
-        let server = servers
-            .iter()
-            .find(|server| server["name"] == name.as_str())
-            .unwrap();
+        let server = servers.iter().find(|server| server["name"] == name.as_str()).unwrap();
         assert_eq!(node["metadata"]["name"], name.as_str());
         assert_eq!(
             node["metadata"]["labels"]["kubernetes.io/hostname"],
@@ -61,18 +54,11 @@ fn every_server_has_a_node_that_waits_for_the_ccm() {
 
 #[test]
 fn in_a_network_the_kubelet_sees_its_private_address() {
-    let sandbox = Sandbox::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start();
+    let sandbox = Sandbox::builder().nodes(2).network("10.0.0.0/8").heartbeats(false).start();
     for server in sandbox.cloud().servers(sandbox.project()) {
         let private = &server["private_net"][0];
         assert_eq!(private["network"], json!(sandbox.network()));
-        let node = sandbox
-            .cluster()
-            .get("nodes", None, server["name"].as_str().unwrap())
-            .unwrap();
+        let node = sandbox.cluster().get("nodes", None, server["name"].as_str().unwrap()).unwrap();
         assert_eq!(node["status"]["addresses"][0]["address"], private["ip"]);
     }
     assert_eq!(
@@ -90,10 +76,7 @@ fn large_clusters_start_with_distinct_pod_ranges_and_padded_nodes() {
         .heartbeats(false)
         .start();
     let nodes = sandbox.cluster().list("nodes", None);
-    let mut ranges: Vec<_> = nodes
-        .iter()
-        .map(|node| node["spec"]["podCIDR"].to_string())
-        .collect();
+    let mut ranges: Vec<_> = nodes.iter().map(|node| node["spec"]["podCIDR"].to_string()).collect();
     ranges.sort();
     ranges.dedup();
     assert_eq!(ranges.len(), 300);
@@ -104,10 +87,7 @@ fn large_clusters_start_with_distinct_pod_ranges_and_padded_nodes() {
 fn services_are_there_from_the_start() {
     let sandbox = Sandbox::builder().services(2).heartbeats(false).start();
     for name in ["web-1", "web-2"] {
-        let service = sandbox
-            .cluster()
-            .get("services", Some("default"), name)
-            .unwrap();
+        let service = sandbox.cluster().get("services", Some("default"), name).unwrap();
         assert_eq!(service["spec"]["type"], "LoadBalancer");
     }
 }
@@ -163,12 +143,8 @@ fn the_kubeconfig_has_a_context_for_the_admin_and_one_for_the_ccm() {
     let path = PathBuf::from(variable(&sandbox, "KUBECONFIG").unwrap());
     let kubeconfig = read_yaml(&path);
     assert_eq!(kubeconfig["current-context"], "sandbox");
-    let contexts: Vec<&Value> = kubeconfig["contexts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|context| &context["name"])
-        .collect();
+    let contexts: Vec<&Value> =
+        kubeconfig["contexts"].as_array().unwrap().iter().map(|context| &context["name"]).collect();
     assert_eq!(contexts, ["sandbox", "ccm"]);
     assert_eq!(
         kubeconfig["clusters"][0]["cluster"]["server"],
@@ -202,19 +178,15 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
         own["users"][0],
         json!({"name": name, "user": {"token": account.token}})
     );
-    let text = sandbox
-        .kubeconfig(name, Login::TokenFile("token".into()))
-        .text();
+    let text = sandbox.kubeconfig(name, Login::TokenFile("token".into())).text();
     assert!(text.contains("tokenFile: token"), "{text}");
 }
 
 #[test]
 fn a_half_that_was_stopped_comes_back_where_it_was() {
     // An address of its own: no other test can get the port meanwhile.
-    let sandbox = Sandbox::builder()
-        .address(Ipv4Addr::new(127, 0, 0, 9).into())
-        .heartbeats(false)
-        .start();
+    let sandbox =
+        Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 9).into()).heartbeats(false).start();
     for half in [Half::Hetzner, Half::Kubernetes] {
         stop_and_resume(&sandbox, half);
         sandbox.resume(half).unwrap();
@@ -224,10 +196,8 @@ fn a_half_that_was_stopped_comes_back_where_it_was() {
 /// A child has a copy of each socket until it runs its own program.
 #[test]
 fn a_half_that_was_stopped_is_closed_for_processes_that_start_meanwhile_too() {
-    let sandbox = Sandbox::builder()
-        .address(Ipv4Addr::new(127, 0, 0, 10).into())
-        .heartbeats(false)
-        .start();
+    let sandbox =
+        Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 10).into()).heartbeats(false).start();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let children = scope.spawn(|| {
@@ -259,10 +229,7 @@ fn stop_and_resume(sandbox: &Sandbox, half: Half) {
 
 #[test]
 fn it_can_listen_on_ipv6() {
-    let sandbox = Sandbox::builder()
-        .address(Ipv6Addr::LOCALHOST.into())
-        .heartbeats(false)
-        .start();
+    let sandbox = Sandbox::builder().address(Ipv6Addr::LOCALHOST.into()).heartbeats(false).start();
     assert!(
         sandbox.kubernetes_url().starts_with("https://[::1]:"),
         "{}",

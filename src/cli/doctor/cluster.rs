@@ -27,9 +27,7 @@ fn cluster<'a>(view: &'a View) -> Result<&'a Cluster, Gap> {
 
 pub(super) fn version(view: &View) -> Verdict {
     let version = &cluster(view)?.version;
-    let digits = version
-        .minor
-        .trim_end_matches(|c: char| !c.is_ascii_digit());
+    let digits = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let found = format!("Kubernetes {}", version.name);
     Ok(match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => Outcome::fail(
@@ -46,9 +44,7 @@ pub(super) fn version(view: &View) -> Verdict {
 
 pub(super) fn rights(view: &View) -> Verdict {
     let missing = cluster(view)?.missing.as_ref()?;
-    let names = missing
-        .iter()
-        .map(|(verb, resource)| format!("{verb} {resource}"));
+    let names = missing.iter().map(|(verb, resource)| format!("{verb} {resource}"));
     let names: Vec<String> = names.collect();
     let found = format!("this user may not: {}", names.join(", "));
     Ok(match missing.iter().all(|need| *need == COUNT_EVENTS) {

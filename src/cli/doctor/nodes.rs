@@ -28,9 +28,8 @@ fn each(
     decide: impl Fn(&NodePlan) -> Option<Outcome>,
     ok: impl Into<String>,
 ) -> Verdicts {
-    let outcomes = nodes
-        .iter()
-        .filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
+    let outcomes =
+        nodes.iter().filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
     or_ok(outcomes, ok)
 }
 
@@ -133,9 +132,8 @@ pub(super) fn servers(view: &View) -> Verdicts {
             (None, None) => None,
         }
     };
-    let ours = nodes
-        .iter()
-        .filter(|plan| !matches!(plan.server, Server::Foreign | Server::Unknown));
+    let ours =
+        nodes.iter().filter(|plan| !matches!(plan.server, Server::Foreign | Server::Unknown));
     let count = counted(ours.count(), "node");
     each(nodes, decide, format!("{count}, none without its server"))
 }

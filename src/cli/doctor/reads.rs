@@ -220,13 +220,9 @@ pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String,
     let Some(balancers) = balancers else {
         return Err(Gap::Needs("services"));
     };
-    let snapshot = provider
-        .prepare()
-        .and_then(|()| balancers.observe(&[], Urgency::Needed));
+    let snapshot = provider.prepare().and_then(|()| balancers.observe(&[], Urgency::Needed));
     let all = snapshot.map_err(cloud_gap)?.all().into_iter();
-    Ok(all
-        .map(|(balancer, _)| (balancer.name.clone(), balancer.target_counts(None)))
-        .collect())
+    Ok(all.map(|(balancer, _)| (balancer.name.clone(), balancer.target_counts(None))).collect())
 }
 
 pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
@@ -414,10 +410,7 @@ mod tests {
     /// Group, resource, verb, name of every rule.
     fn allowed() -> BTreeSet<[String; 4]> {
         let mut all = BTreeSet::new();
-        for document in ROLES
-            .iter()
-            .flat_map(|text| serde_yaml::Deserializer::from_str(text))
-        {
+        for document in ROLES.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text)) {
             let role = Value::deserialize(document).unwrap();
             for rule in role["rules"].as_array().into_iter().flatten() {
                 let names = match texts(&rule["resourceNames"]) {

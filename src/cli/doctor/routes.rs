@@ -19,21 +19,13 @@ pub(super) fn routes(view: &View) -> Verdicts {
         return Err(Gap::NotHere(why.into()));
     }
     let network = plan.network.iter();
-    let network = network.flat_map(|network| {
-        plan.findings
-            .iter()
-            .map(move |one| ("network", network, one))
-    });
+    let network =
+        network.flat_map(|network| plan.findings.iter().map(move |one| ("network", network, one)));
     // Those whose pods have addresses outside --cluster-cidr.
     let nodes = plan.nodes.iter();
-    let nodes = nodes.flat_map(|node| {
-        node.findings
-            .iter()
-            .map(move |one| ("node", &node.object, one))
-    });
-    let warnings = network
-        .chain(nodes)
-        .filter(|(_, _, one)| one.severity == Severity::Warning);
+    let nodes =
+        nodes.flat_map(|node| node.findings.iter().map(move |one| ("node", &node.object, one)));
+    let warnings = network.chain(nodes).filter(|(_, _, one)| one.severity == Severity::Warning);
     let warnings = warnings.map(|(kind, object, finding)| {
         reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)
     });
@@ -121,9 +113,8 @@ fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
 /// Where nothing new is scheduled, since the node says that its pods can't be reached.
 pub(super) fn pod_network(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
-    let cut_off = nodes
-        .iter()
-        .filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
+    let cut_off =
+        nodes.iter().filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
     let cut_off: Vec<String> = cut_off.map(|plan| plan.object.name.clone()).collect();
     let is_checked = routes(view).is_ok();
     let remedy = match &view.routes {
@@ -141,9 +132,8 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
         }
     };
     let found = format!("{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there");
-    let outcomes = cut_off
-        .iter()
-        .map(|name| Outcome::warn(found.as_str(), remedy).on("node", name));
+    let outcomes =
+        cut_off.iter().map(|name| Outcome::warn(found.as_str(), remedy).on("node", name));
     or_ok(outcomes, format!("no node says {NETWORK_UNAVAILABLE}=True"))
 }
 

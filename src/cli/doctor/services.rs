@@ -61,15 +61,9 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
         plan.want == Want::Ensure && set.any(|(set, _)| set.eq_ignore_ascii_case(&key))
     };
     let of_services = plans.iter().filter(asks);
-    let namespaces: BTreeSet<&str> = of_services
-        .map(|plan| plan.service.metadata.namespace.as_ref())
-        .collect();
-    let is_limited = view
-        .settings
-        .load_balancers
-        .permitted
-        .private_ipv4_ranges
-        .is_some();
+    let namespaces: BTreeSet<&str> =
+        of_services.map(|plan| plan.service.metadata.namespace.as_ref()).collect();
+    let is_limited = view.settings.load_balancers.permitted.private_ipv4_ranges.is_some();
     if is_limited || namespaces.len() < 2 {
         return None;
     }
@@ -274,11 +268,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
 
 /// Certificates that its load balancer shows, and that expire soon or have expired.
 fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
-    let shown = plan
-        .cloud
-        .found
-        .iter()
-        .flat_map(|found| &found.certificates);
+    let shown = plan.cloud.found.iter().flat_map(|found| &found.certificates);
     shown.filter_map(|one| {
         let at = one.not_valid_after?;
         let left = at.duration_since(clock::timestamp());
@@ -355,9 +345,7 @@ pub(super) fn orphans(view: &View) -> Verdicts {
         outcome.on("load-balancer", &balancer.name)
     });
     let kept = view.services.kept.iter().flatten();
-    let kept: Vec<String> = kept
-        .map(|one| format!("{} ({})", one.name, one.id))
-        .collect();
+    let kept: Vec<String> = kept.map(|one| format!("{} ({})", one.name, one.id)).collect();
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(", or is kept and costs money: {}", some_of(&kept));

@@ -25,9 +25,7 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
         // A command that only reads warns and continues.
         let _ = context.check_profile();
     }
-    plans
-        .iter_mut()
-        .for_each(|plan| read_more(&context.apis, plan, known));
+    plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
     let text = |is_wide| {
         let inspect = |plan| inspection(plan, failed_try(plan), is_wide, known);
         plans.iter().map(inspect).collect()
@@ -164,9 +162,7 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
 fn usage(found: &Balancer) -> String {
     let found = &found.consumption;
     let usage = found.usage.unwrap_or_default();
-    let price = found
-        .monthly_price
-        .map(|price| format!("{price:.2} a month, without VAT"));
+    let price = found.monthly_price.map(|price| format!("{price:.2} a month, without VAT"));
     let tib = |bytes: u64| bytes as f64 / TIB;
     let outgoing = found.outgoing_traffic.zip(found.included_traffic);
     let carried = outgoing.zip(found.ingoing_traffic);
@@ -183,9 +179,7 @@ fn usage(found: &Balancer) -> String {
     let now: Vec<String> = now.into_iter().flatten().collect();
     let now = (!now.is_empty()).then(|| now.join(", "));
     let rows = [("price", price), ("traffic", carried), ("now", now)];
-    let lines = rows
-        .into_iter()
-        .filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
+    let lines = rows.into_iter().filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 

@@ -41,8 +41,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such = context.apis.kube.services_with(selector.as_str());
             let such = such.map_err(|error| context.failed(&error.into()))?;
             let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
-            list.plans
-                .retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
+            list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
         // Certificates have neither a namespace nor labels of Services.
         let is_part = settings.namespace.value.is_some() || selector.is_some();

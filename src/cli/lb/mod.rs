@@ -111,9 +111,7 @@ fn plan_and_ask(
     };
     check_answer(&services, name)?;
     services.controller.set_management(management);
-    let selection = services
-        .selection()
-        .map_err(|why| services.context.exit(why))?;
+    let selection = services.selection().map_err(|why| services.context.exit(why))?;
     let plans = services.evaluate(&selection);
     let Services {
         context,
@@ -121,9 +119,7 @@ fn plan_and_ask(
         ..
     } = &mut services;
     let plans = plans.map_err(|why| context.exit(why))?;
-    let can_t = plans
-        .iter()
-        .any(|plan| plan.obstacle().is_some() || !plan.has_writes());
+    let can_t = plans.iter().any(|plan| plan.obstacle().is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
     }

@@ -56,9 +56,7 @@ impl Services {
         let (context, apis) = (&self.context, &self.context.apis);
         let mut plans = match sides {
             Sides::Both => return self.evaluate_shown(),
-            Sides::Kubernetes => self
-                .controller
-                .by_kubernetes(apis, &*context.manifests()?)?,
+            Sides::Kubernetes => self.controller.by_kubernetes(apis, &*context.manifests()?)?,
             Sides::Cloud => self.controller.by_cloud(apis)?,
         };
         let given = context.settings.namespace.value.as_deref();
@@ -164,11 +162,7 @@ impl Services {
             Command::LbAdopt => one.left_alone.is_some(),
             _ => want(one) == Want::Nothing,
         };
-        match there
-            .iter()
-            .filter(is_other)
-            .find(|one| names.contains(&one.full_name()))
-        {
+        match there.iter().filter(is_other).find(|one| names.contains(&one.full_name())) {
             None => Ok(names),
             Some(other) => Err(left_alone(other)),
         }
@@ -207,9 +201,7 @@ fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
 }
 
 fn is_in(full_name: &str, namespace: &str) -> bool {
-    full_name
-        .split_once('/')
-        .is_some_and(|(of, _)| of == namespace)
+    full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
 /// Its name, and what its load balancer is called, by both APIs.

@@ -12,8 +12,7 @@ impl<T> Execution<T> {
     /// A line for each change that was made.
     fn lines(&self) -> Vec<String> {
         let made = self.result.made.iter();
-        made.flat_map(|change| change.description().done())
-            .collect()
+        made.flat_map(|change| change.description().done()).collect()
     }
 }
 
@@ -347,10 +346,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
                 if over.is_empty() && !requests.are_in_flight() {
                     break;
                 }
-                ended.extend(
-                    over.into_iter()
-                        .map(|one| (one.subject, ticks, one.lines())),
-                );
+                ended.extend(over.into_iter().map(|one| (one.subject, ticks, one.lines())));
             }
         });
     }
@@ -438,11 +434,7 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
-    let asked = fake
-        .log()
-        .iter()
-        .filter(|line| line.starts_with("ask"))
-        .count();
+    let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
     // One when an action has run for so long.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");

@@ -27,15 +27,11 @@ pub(super) fn facts(
     due: &[&Node],
     list_max_age: Duration,
 ) -> (Facts, Option<Error>) {
-    let not_ready = due
-        .iter()
-        .filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
-    let ids: BTreeSet<InstanceId> = not_ready
-        .filter_map(|node| server_of(node, &*apis.provider))
-        .collect();
-    let claimed = nodes
-        .iter()
-        .filter_map(|node| server_of(node, &*apis.provider));
+    let not_ready =
+        due.iter().filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
+    let ids: BTreeSet<InstanceId> =
+        not_ready.filter_map(|node| server_of(node, &*apis.provider)).collect();
+    let claimed = nodes.iter().filter_map(|node| server_of(node, &*apis.provider));
     let observation = Observation {
         apis,
         begun: clock::now(),
@@ -44,9 +40,8 @@ pub(super) fn facts(
     };
     let cloud: BTreeSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
     let not_ready = nodes.iter().filter(|node| !node.is_ready());
-    let not_ready: BTreeSet<u64> = not_ready
-        .filter_map(|node| server_of(node, &*apis.provider)?.cloud())
-        .collect();
+    let not_ready: BTreeSet<u64> =
+        not_ready.filter_map(|node| server_of(node, &*apis.provider)?.cloud()).collect();
     // One list is for all of them, where it is fewer calls: of those that are due now, or one after the other.
     let pages = apis.pages_around(&not_ready);
     let is_listed =

@@ -59,9 +59,7 @@ pub(super) fn addresses(
     };
     let mut preferred: Vec<Sourced<NodeAddress>> = Vec::new();
     for ip in provided {
-        let matching = addresses
-            .iter()
-            .filter(|address| address.value.ip() == Some(ip));
+        let matching = addresses.iter().filter(|address| address.value.ip() == Some(ip));
         let before = preferred.len();
         preferred.extend(matching.map(|address| Sourced {
             value: address.value.clone(),
@@ -86,10 +84,7 @@ pub(super) fn same_addresses(have: &[NodeAddress], want: &[Sourced<NodeAddress>]
 
 /// A cloud that names no host leaves the one the kubelet reported.
 fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
-    if addresses
-        .iter()
-        .any(|address| address.value.kind == AddressKind::Hostname)
-    {
+    if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
     }
     let own = node.status.addresses.iter();
@@ -122,11 +117,8 @@ pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
     });
     let extra = metadata.extra_labels.iter().map(|(key, wanted)| {
-        let kept = node
-            .metadata
-            .labels
-            .get(key)
-            .map(|have| Sourced::new(have.to_owned(), Source::Kept));
+        let kept =
+            node.metadata.labels.get(key).map(|have| Sourced::new(have.to_owned(), Source::Kept));
         (key.clone(), kept.unwrap_or_else(|| wanted.clone()))
     });
     topology
@@ -192,9 +184,7 @@ pub(super) fn from_server(
         }
     }
     let invalid = wanted.iter().filter(|(_, value)| value.is_none());
-    found
-        .findings
-        .extend(invalid.map(|(key, _)| invalid_label(key)));
+    found.findings.extend(invalid.map(|(key, _)| invalid_label(key)));
     let remembered = node.metadata.annotations.get(SERVER_LABELS);
     let owned: BTreeMap<&str, &str> = remembered.into_iter().flat_map(parse_owned).collect();
     let mut owned_then = Vec::new();

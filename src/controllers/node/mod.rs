@@ -205,9 +205,8 @@ impl NodeController {
         };
         // These plans rest on what was read last, and say what the plans that are applied need.
         let index = observed.index(&*apis.provider);
-        let plans = wanted
-            .iter()
-            .map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
+        let plans =
+            wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
         let unsatisfied = needs.filter(|needs| !servers.satisfy(needs));
         let unsatisfied = unsatisfied.reduce(ServerNeeds::and);
@@ -296,9 +295,7 @@ impl NodeController {
         };
         let ends = |it: &Result<Applied<_>, _>| it.as_ref().map_or(true, Applied::is_closed);
         while !queue.is_empty() {
-            let count = queue
-                .len()
-                .min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
+            let count = queue.len().min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
             let batch: Vec<Arc<Node>> = queue.drain(..count).collect();
             let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
             let is_over = all.iter().any(ends);
@@ -315,9 +312,7 @@ impl NodeController {
                     }
                 }
             }
-            left.into_iter()
-                .rev()
-                .for_each(|node| queue.push_front(node));
+            left.into_iter().rev().for_each(|node| queue.push_front(node));
             if is_over {
                 return needs;
             }

@@ -114,8 +114,7 @@ pub(super) fn plan_node(
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
             };
-            plan.findings
-                .push(Finding::warning(Reason::UnknownProviderID, message).with_fix(fix));
+            plan.findings.push(Finding::warning(Reason::UnknownProviderID, message).with_fix(fix));
         }
         Outcome::Gone(id) => plan.gone(id, index),
         Outcome::Unclear(error) => plan.unclear(error),
@@ -319,8 +318,7 @@ impl NodePlan {
         if let MatchedBy::Address(ip) = by {
             let (name, id) = (&instance.name, instance.id);
             let message = format!("no server has this name; {name} ({id}) has its address {ip}");
-            self.findings
-                .push(Finding::info(Reason::MatchedByAddress, message));
+            self.findings.push(Finding::info(Reason::MatchedByAddress, message));
         }
         self.warn_if_not_external();
     }
@@ -333,8 +331,7 @@ impl NodePlan {
             let message = format!(
                 "the provider ID of this new node names server {name} ({id}), which has another name"
             );
-            self.findings
-                .push(Finding::info(Reason::ServerNameDiffers, message));
+            self.findings.push(Finding::info(Reason::ServerNameDiffers, message));
         }
     }
 
@@ -569,10 +566,8 @@ pub fn join_anew(node: &Node) -> String {
 
 /// Each wanted address beside the one of its type that it takes the place of, then those that go.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
-    let mut left: Vec<&NodeAddress> = have
-        .iter()
-        .filter(|h| !wanted.iter().any(|w| w.value == **h))
-        .collect();
+    let mut left: Vec<&NodeAddress> =
+        have.iter().filter(|h| !wanted.iter().any(|w| w.value == **h)).collect();
     let mut fields = Vec::new();
     for address in wanted {
         let want = &address.value;

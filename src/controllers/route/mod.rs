@@ -53,8 +53,7 @@ impl Controller for RouteController {
         if selection.is_explicit() {
             return self.sync(apis).report;
         }
-        self.compare(apis)
-            .unwrap_or_else(|error| Report::outage(error, String::new()))
+        self.compare(apis).unwrap_or_else(|error| Report::outage(error, String::new()))
     }
 
     fn propose(&self, apis: &Apis, _: &Selection) -> Result<Vec<Proposal>, Error> {
@@ -136,9 +135,7 @@ impl RouteController {
                 false => Urgency::CanWait,
             },
         };
-        let observed = self
-            .settings
-            .observe(apis, &self.memory, &due.nodes, &ages)?;
+        let observed = self.settings.observe(apis, &self.memory, &due.nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
         // A new node's server may be missing in a list from before.
@@ -159,8 +156,7 @@ impl RouteController {
             self.schedule.compared(apis, &due, &synced.instances);
             self.memory.note_doubt(&synced.plan);
         }
-        self.schedule
-            .ended(has_failed || !is_done, synced.is_interrupted);
+        self.schedule.ended(has_failed || !is_done, synced.is_interrupted);
         Ok(Report { planned, ..report })
     }
 }

@@ -212,9 +212,7 @@ impl Schedule {
             // No route is wanted, so none may be deleted either.
             return Ok(None);
         }
-        let is_time = self
-            .compared
-            .is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
+        let is_time = self.compared.is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
         // By the last list that any controller read: no call is made for it.
         let servers = apis.instances_last().unwrap_or_default();
         let print = fingerprint(&nodes, &servers, provider);

@@ -111,8 +111,7 @@ impl<'a> Sync<'a> {
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.memory.note_routes(plan, network);
         // What another program did meanwhile is done.
-        self.refused
-            .retain(|(change, _)| plan.changes.contains(change));
+        self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
         }
@@ -233,12 +232,8 @@ impl<'a> Sync<'a> {
         for (node, applied) in due.into_iter().zip(all) {
             self.said.insert(node.object.uid.clone());
             let is_set = !applied.made.is_empty();
-            let change = node
-                .unavailable
-                .filter(|_| is_set)
-                .map(NodeChange::condition);
-            self.conditions
-                .extend(change.map(|change| (node.name(), change)));
+            let change = node.unavailable.filter(|_| is_set).map(NodeChange::condition);
+            self.conditions.extend(change.map(|change| (node.name(), change)));
             match applied.error {
                 None => {}
                 Some(error) if error.is_refused() => drop(self.mute.get_or_insert(None)),

@@ -73,9 +73,7 @@ impl Admission {
         let mut begin_to_wait = Vec::new();
         for (service, shown) in listed.iter().zip(&shown) {
             let uid = &service.metadata.uid;
-            let waits = shown
-                .as_ref()
-                .is_none_or(|shown| asks_otherwise(shown, service));
+            let waits = shown.as_ref().is_none_or(|shown| asks_otherwise(shown, service));
             if !waits && !self.is_held_back(uid) {
                 self.waiting.remove(uid);
             } else if !self.waiting.contains_key(uid) {
@@ -185,8 +183,7 @@ impl Admission {
         let uids: HashSet<&str> = wanting.map(|one| &*one.metadata.uid).collect();
         self.admitted.retain(|uid, _| uids.contains(uid.as_str()));
         self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
-        self.shares
-            .retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
+        self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
     /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
@@ -265,8 +262,7 @@ impl Admission {
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let room = self.rooms.get(namespace).copied();
         let room = room.unwrap_or_else(|| self.room(namespace, busy));
-        self.rooms
-            .insert(namespace.to_owned(), room.saturating_sub(1));
+        self.rooms.insert(namespace.to_owned(), room.saturating_sub(1));
         room > 0
     }
 
@@ -316,9 +312,7 @@ fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
     }
     let mut service = before.as_ref().clone();
     let metadata = &mut service.metadata;
-    metadata
-        .resource_version
-        .clone_from(&now.metadata.resource_version);
+    metadata.resource_version.clone_from(&now.metadata.resource_version);
     metadata.finalizers.clone_from(&now.metadata.finalizers);
     service.status.clone_from(&now.status);
     Arc::new(service)

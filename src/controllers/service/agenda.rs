@@ -229,8 +229,7 @@ impl Agenda {
 
     /// Whether all Services are to be compared.
     pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
-        self.compared
-            .is_none_or(|last| now.duration_since(last) >= period)
+        self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
 
     /// Whether Services use load balancers together.
@@ -257,8 +256,7 @@ impl Agenda {
         self.backoff.keep(|uid| self.seen.contains_key(uid));
         let left_alone = seen.services.iter().filter(|one| one.left_alone.is_some());
         let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
-        self.released
-            .retain(|uid| left_alone.contains(uid.as_str()));
+        self.released.retain(|uid| left_alone.contains(uid.as_str()));
         self.has_services = seen.services.iter().any(|one| want(one) != Want::Nothing);
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
@@ -395,10 +393,7 @@ impl Dependencies {
             observe::known_group(apis, snapshot, service)
         });
         let has_groups = !others.is_empty();
-        let with_secrets = seen
-            .services
-            .iter()
-            .filter(|_| !seen.tls_secrets.is_empty());
+        let with_secrets = seen.services.iter().filter(|_| !seen.tls_secrets.is_empty());
         for service in with_secrets {
             let names = observe::tls_secret_names(provider, [service]);
             if names.is_empty() {

@@ -180,8 +180,7 @@ impl Outages {
         }
         let wanted = look.services.iter().filter(|one| want(one) == Want::Ensure);
         let uids: HashSet<&str> = wanted.clone().map(|one| &*one.metadata.uid).collect();
-        self.without_target
-            .retain(|uid| uids.contains(uid.as_str()));
+        self.without_target.retain(|uid| uids.contains(uid.as_str()));
         let now = clock::timestamp();
         let seen_at = now.checked_sub(look.age).unwrap_or(now);
         let mut changed = Vec::new();

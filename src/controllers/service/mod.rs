@@ -372,9 +372,7 @@ impl Sync<'_> {
         let mut seen = state.list(apis, selection, now)?;
         if self.is_limited {
             let busy = state.payers();
-            let begin_to_wait = state
-                .admission
-                .look(&mut seen.services, &state.agenda, &busy);
+            let begin_to_wait = state.admission.look(&mut seen.services, &state.agenda, &busy);
             for service in begin_to_wait {
                 events::waits(apis, &service);
             }

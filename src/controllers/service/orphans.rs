@@ -251,12 +251,7 @@ pub(super) fn carry_out(
     let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
     execution.payer = payer;
     let over = executor.run(apis.provider.load_balancers()?, 1).pop()?;
-    plan.made = over
-        .result
-        .made
-        .iter()
-        .map(|change| change.json())
-        .collect();
+    plan.made = over.result.made.iter().map(|change| change.json()).collect();
     let failed = over.error().map(|error| error.kind.clone());
     over.note_in(report);
     failed
@@ -266,9 +261,7 @@ pub(super) fn carry_out(
 /// name is that Service's: so operators keep an address.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
-    let services = apis
-        .load_balancer_services(Duration::ZERO, ReadFrom::Latest)?
-        .value;
+    let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
     let wanting = services.iter().filter(|one| want(one) == Want::Ensure);
     let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
     let of: Vec<_> = wanting.iter().collect();
@@ -281,9 +274,7 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     }
     let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
     cluster.groups = observe::groups(&*apis.provider, services.iter().map(|one| &**one));
-    let plans = of
-        .iter()
-        .map(|service| snapshot.value.plan(service, &[], &cluster));
+    let plans = of.iter().map(|service| snapshot.value.plan(service, &[], &cluster));
     let taken: HashSet<u64> = plans.filter_map(|plan| Some(plan.found?.id)).collect();
     let mut orphans = snapshot.value.orphans(&cluster);
     orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));

@@ -164,8 +164,7 @@ pub fn check(
         let problem = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
         findings.extend(problems.into_iter().map(problem));
     }
-    plan.findings
-        .retain(|finding| finding.severity == Severity::Warning);
+    plan.findings.retain(|finding| finding.severity == Severity::Warning);
     findings.extend(plan.findings);
     Some(findings)
 }
@@ -176,9 +175,7 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
         Want::Remove | Want::Release => service.too_many_finalizers(),
-        Want::Ensure => service
-            .too_large()
-            .or_else(|| service.too_many_finalizers()),
+        Want::Ensure => service.too_large().or_else(|| service.too_many_finalizers()),
     };
     why.map(|why| Finding::warning(want.failed(), why))
 }
@@ -259,13 +256,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let name = plan.service.full_name();
         let group = observe::group(provider, &plan.service);
         let is_shared = group.is_some();
-        if let Some(id) = plan
-            .cloud
-            .found
-            .as_ref()
-            .map(|found| found.id)
-            .filter(|_| is_shared)
-        {
+        if let Some(id) = plan.cloud.found.as_ref().map(|found| found.id).filter(|_| is_shared) {
             let outcome = &mut plan.cloud.outcome;
             outcome.retain_changes(|one| changed.insert((id, one.json().to_string())));
         }
@@ -615,10 +606,7 @@ impl Write for ServiceWrite {
             ServiceWrite::EndManagement => finalizer(Verb::Remove),
             ServiceWrite::RemoveFinalizer { empties_status } => {
                 let emptied = Some(emptied).filter(|_| *empties_status);
-                emptied
-                    .into_iter()
-                    .chain([finalizer(Verb::Remove)])
-                    .collect()
+                emptied.into_iter().chain([finalizer(Verb::Remove)]).collect()
             }
         }
     }

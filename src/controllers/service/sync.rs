@@ -142,8 +142,7 @@ impl ServiceController {
                 why => why.is_some(),
             },
         };
-        self.executor
-            .stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
+        self.executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
         self.queued.retain(|one| !is_stale(one.task.uid(), false));
     }
 }

@@ -172,11 +172,7 @@ mod tests {
         }
         let silent = live(&threads, Duration::ZERO);
         assert_eq!(silent.status, 500);
-        assert!(
-            silent
-                .text
-                .starts_with("first: no sign of life for 0.0 s\n")
-        );
+        assert!(silent.text.starts_with("first: no sign of life for 0.0 s\n"));
     }
 
     #[test]

@@ -54,9 +54,7 @@ pub(super) fn start(
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new()
-        .name("health".into())
-        .stack_size(STACK_BYTES);
+    let thread = std::thread::Builder::new().name("health".into()).stack_size(STACK_BYTES);
     if let Err(error) = thread.spawn(work) {
         log::warn!("health server: no thread: {error}");
     }
@@ -224,10 +222,7 @@ pub(super) fn answer(
     verdict: impl Fn(&str) -> Option<Verdict>,
 ) -> Option<Vec<u8>> {
     // TLS and other protocols are refused at once.
-    if received
-        .first()
-        .is_some_and(|byte| !byte.is_ascii_uppercase())
-    {
+    if received.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
         return Some(refusal(400));
     }
     let is_whole = contains(received, b"\r\n\r\n") || contains(received, b"\n\n");

@@ -160,8 +160,7 @@ impl Lease {
     }
 
     fn wait_for_renewal(&self) {
-        self.stop
-            .wait_until_set_or(|| self.answer() != Answer::Wait);
+        self.stop.wait_until_set_or(|| self.answer() != Answer::Wait);
     }
 
     fn pass_now(&self) -> Result<(), Refused> {
@@ -227,10 +226,7 @@ impl Lease {
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
             return None;
         };
-        let since = self
-            .now()
-            .monotonic
-            .saturating_duration_since(renewed.monotonic);
+        let since = self.now().monotonic.saturating_duration_since(renewed.monotonic);
         let left = deadline.saturating_sub(since);
         if left.is_zero() {
             let deadline_s = clock::to_machine(deadline).as_secs_f64();

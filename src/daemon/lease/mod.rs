@@ -34,8 +34,7 @@ impl Lease {
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
-        self.stop
-            .wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
+        self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
         match &*lock(&self.leadership) {
             Leadership::Leading { .. } => Acquired::Lease,
             Leadership::Refused(why) => why.clone(),
@@ -47,8 +46,7 @@ impl Lease {
     /// renewal still counts while the controllers end: every write that the gate let pass ends before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
-        self.stop
-            .repeat(true, move || renewer.renew().then_some(pause));
+        self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
     /// What tries to get the Lease, and renews it.

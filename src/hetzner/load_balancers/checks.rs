@@ -16,9 +16,9 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
     let own = context.project.profile;
     let other = own.other();
     let is_target = |id: &str| match other.parse_provider_id(id) {
-        ProviderId::Ours(server) => balancer
-            .server_targets()
-            .any(|(target, _)| Some(target) == server.cloud()),
+        ProviderId::Ours(server) => {
+            balancer.server_targets().any(|(target, _)| Some(target) == server.cloud())
+        }
         ProviderId::Foreign | ProviderId::Unknown(_) => false,
     };
     let mut nodes = context.cluster.foreign_nodes.iter();

@@ -126,21 +126,14 @@ impl provider::Snapshot for Snapshot {
             let mut uids = one.ownership.uids();
             uids.any(|uid| services.contains(uid.as_str()))
         };
-        let shown = all
-            .filter(is_ours)
-            .flat_map(|one| shown(&one, Some(certificates)));
+        let shown = all.filter(is_ours).flat_map(|one| shown(&one, Some(certificates)));
         Some(shown.collect())
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
         let names = &Cluster::default();
         let shown = |one: Labelled| {
-            let service = one
-                .ownership
-                .service
-                .as_ref()
-                .or(one.ownership.group.as_ref())
-                .cloned();
+            let service = one.ownership.service.as_ref().or(one.ownership.group.as_ref()).cloned();
             (status::for_people(one, names), service.unwrap_or_default())
         };
         let all = self.balancers().all();

@@ -95,9 +95,7 @@ impl Budget {
     /// The web service answered that its rate limit is used up; `what` of it, and for how long.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
-        let pause = self
-            .pause
-            .unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+        let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
         let ends = clock::timestamp().checked_add(clock::to_machine(pause));
         let ends = ends.unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
@@ -159,9 +157,8 @@ mod tests {
             let budget = Budget::new(None);
             let begun = Instant::now();
             let second = |s: u32| begun + Duration::from_secs(1) * s;
-            let made: Vec<u32> = (0..7200)
-                .filter(|s| budget.admit(call, "x", second(*s)).is_ok())
-                .collect();
+            let made: Vec<u32> =
+                (0..7200).filter(|s| budget.admit(call, "x", second(*s)).is_ok()).collect();
             let of_hour = |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
             let fullest = (0..3600).map(|from| of_hour(from).count()).max();
             let fullest = fullest.unwrap_or_default();

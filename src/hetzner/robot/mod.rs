@@ -83,9 +83,7 @@ impl Robot {
             let why = format!("{what}: not sent: {why}");
             Failed::from(Error::new(ErrorKind::Unauthorized, why))
         })?;
-        self.budget
-            .admit(call, &what, clock::now())
-            .map_err(Failed::from)?;
+        self.budget.admit(call, &what, clock::now()).map_err(Failed::from)?;
         let error = match self.http.get(path) {
             Ok(reply) => {
                 self.login.accepted();
@@ -258,11 +256,7 @@ fn instance(server: Server) -> Result<Instance, String> {
 fn label(product: &str) -> Interned {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let dashed = product.replace(' ', "-");
-    let label: String = dashed
-        .chars()
-        .filter(is_kept)
-        .take(LABEL_CHARACTERS)
-        .collect();
+    let label: String = dashed.chars().filter(is_kept).take(LABEL_CHARACTERS).collect();
     let is_no_end = |c: char| !c.is_ascii_alphanumeric();
     label.trim_matches(is_no_end).into()
 }
@@ -522,11 +516,7 @@ mod tests {
                 until <= Timestamp::now() + jiff::SignedDuration::from_secs(601),
                 "{until}"
             );
-            assert!(
-                robot
-                    .login_refused()
-                    .is_some_and(|at| at <= Timestamp::now())
-            );
+            assert!(robot.login_refused().is_some_and(|at| at <= Timestamp::now()));
             write("two");
             let error = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(

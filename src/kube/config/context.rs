@@ -123,10 +123,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
         tls: TlsSource::files(tls, move || tls_of(&cluster, &user)),
         proxy,
         login: login.unwrap_or_else(|| Arc::new(SecretSource::none())),
-        namespace: context
-            .fields
-            .namespace
-            .and_then(|name| Some(name.as_str()?.to_owned())),
+        namespace: context.fields.namespace.and_then(|name| Some(name.as_str()?.to_owned())),
         origin,
         named_by,
     })
@@ -198,10 +195,7 @@ fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
 
 fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     let extensions = cluster.fields.extensions.as_ref();
-    let mut extensions = extensions
-        .and_then(|all| all.as_sequence())
-        .into_iter()
-        .flatten();
+    let mut extensions = extensions.and_then(|all| all.as_sequence()).into_iter().flatten();
     let ours = extensions.find(|one| one["name"] == EXEC_EXTENSION);
     let config = ours.and_then(|extension| extension.get("extension"));
     let config = config.map(serde_json::to_value).transpose();

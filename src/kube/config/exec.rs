@@ -138,9 +138,7 @@ impl Issuer for Plugin {
     /// From memory as long as that is good.
     fn current(&self) -> Result<http::Credentials, String> {
         let mut held = lock(&self.held);
-        let is_due = held
-            .good(clock::timestamp())
-            .is_none_or(|(_, is_due)| is_due);
+        let is_due = held.good(clock::timestamp()).is_none_or(|(_, is_due)| is_due);
         if is_due && held.fresh_failure().is_none() {
             self.run(&mut held);
         }
@@ -236,9 +234,7 @@ fn parse(
     if token.is_none() && identity.is_none() {
         return Err(bad("token", "neither it nor clientCertificateData is set"));
     }
-    let end = filled(status.expiration_timestamp)
-        .map(|text| end(&text))
-        .transpose();
+    let end = filled(status.expiration_timestamp).map(|text| end(&text)).transpose();
     let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
     let issued = http::Credentials {
         number,
@@ -453,8 +449,7 @@ fn find(user: &Entry<User>, command: &str) -> Result<PathBuf, String> {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

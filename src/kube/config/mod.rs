@@ -140,10 +140,7 @@ mod tests {
 
     #[test]
     fn the_service_account_rotates() {
-        let sandbox = sandbox::Sandbox::builder()
-            .nodes(1)
-            .heartbeats(false)
-            .start();
+        let sandbox = sandbox::Sandbox::builder().nodes(1).heartbeats(false).start();
         let folder = sandbox.folder().join("serviceaccount");
         fs::create_dir(&folder).unwrap();
         for name in ["ca.crt", "token"] {
@@ -182,9 +179,7 @@ mod tests {
 
     #[test]
     fn a_missing_service_account_is_reported() {
-        let error = in_cluster(Path::new("/nowhere"), "10.0.0.1", "443")
-            .map(|_| ())
-            .unwrap_err();
+        let error = in_cluster(Path::new("/nowhere"), "10.0.0.1", "443").map(|_| ()).unwrap_err();
         assert_eq!(
             error,
             "in-cluster: /nowhere/ca.crt: the file does not exist; correct the path; does the pod have a service \

@@ -149,10 +149,7 @@ fn refused_credentials_are_not_sent_again() {
     ] {
         let world = World::healthy();
         let rule = Rule::new(refused(half)).half(half);
-        world.fault(
-            rule.method(method)
-                .when(move |request: &Request| request.path.contains(path)),
-        );
+        world.fault(rule.method(method).when(move |request: &Request| request.path.contains(path)));
         let before = world.mark();
         let ran = world.doctor(&["-o", "json"]);
         let calls = world.sandbox.calls().calls_since(before);
@@ -160,9 +157,8 @@ fn refused_credentials_are_not_sent_again() {
         let sent = sent.filter(|call| !call.path.contains("metadata"));
         let mut after = sent.skip_while(|call| call.status != Some(401));
         assert!(after.next().is_some(), "{method} {path} was not refused");
-        let after: Vec<String> = after
-            .map(|call| format!("{} {}", call.method, call.path))
-            .collect();
+        let after: Vec<String> =
+            after.map(|call| format!("{} {}", call.method, call.path)).collect();
         assert!(after.is_empty(), "after {method} {path}: {after:?}");
         let said = checks(&ran);
         let found = said.iter().filter(|(name, _)| name == check);

@@ -137,10 +137,7 @@ fn what_does_not_run_or_is_none_of_ours_is_no_fault() {
             "livenessProbe": { "httpGet": { "path": "/", "port": 10258 } },
         }),
     );
-    world
-        .doctor(&["-o", "json"])
-        .with_code(0)
-        .prints("\"none in kube-system\"");
+    world.doctor(&["-o", "json"]).with_code(0).prints("\"none in kube-system\"");
 }
 
 /// Every question about the role names what the role is about: whoever takes one verb away sees it.

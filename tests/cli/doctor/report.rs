@@ -62,22 +62,12 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     }
     unchanged(&before, &world.everything());
     let calls = world.sandbox.calls().calls_since(mark);
-    let writes = calls
-        .iter()
-        .filter(|call| call.is_write() && call.caller != "admin");
+    let writes = calls.iter().filter(|call| call.is_write() && call.caller != "admin");
     let (reviews, others): (Vec<_>, Vec<_>) = writes.partition(|call| call.path == REVIEWS);
     assert_eq!(reviews.len(), 13);
-    let others: Vec<_> = others
-        .iter()
-        .map(|call| (call.path.as_str(), call.status))
-        .collect();
+    let others: Vec<_> = others.iter().map(|call| (call.path.as_str(), call.status)).collect();
     assert_eq!(others, [(PROBE, Some(404))]);
-    let to = |half| {
-        calls
-            .iter()
-            .filter(|call| call.half == half && !call.is_write())
-            .count()
-    };
+    let to = |half| calls.iter().filter(|call| call.half == half && !call.is_write()).count();
     assert!(to(Half::Hetzner) <= 6, "{calls:?}");
     let lists = calls.iter().filter(|call| call.path == "/v1/servers");
     assert_eq!(lists.count(), 1, "{calls:?}");
@@ -143,9 +133,7 @@ fn where_everything_is_broken_the_report_is_whole() {
     let first: Vec<_> = all.iter().take(3).map(|(name, _)| name.as_str()).collect();
     assert_eq!(first, failed, "they come first");
     assert!(
-        all.iter()
-            .skip(3)
-            .all(|(_, check)| check.status == "skipped"),
+        all.iter().skip(3).all(|(_, check)| check.status == "skipped"),
         "{ran:?}"
     );
     let text = seen(&world, &[]);
@@ -241,9 +229,7 @@ fn and_its_settings_from_the_cluster() {
     assert_eq!(ids.status, "fail", "{ran:?}");
     let ran = world.doctor(&[&format!("{from}/nowhere")]).with_code(1);
     assert!(
-        ran.stderr
-            .contains("there is no deployment kube-system/nowhere")
-            && ran.stdout.is_empty(),
+        ran.stderr.contains("there is no deployment kube-system/nowhere") && ran.stdout.is_empty(),
         "{ran:?}"
     );
 }

@@ -113,10 +113,7 @@ fn a_refused_login_is_tried_once() {
         let world = mixed();
         world.sandbox.robot().set_password("another");
         let before = world.sandbox.robot().logins();
-        world
-            .runs(&[&[command], &world.flags[..]].concat())
-            .with_code(1)
-            .prints("FAIL    robot ");
+        world.runs(&[&[command], &world.flags[..]].concat()).with_code(1).prints("FAIL    robot ");
         one_failed(&world, &before);
     }
 }
@@ -190,9 +187,7 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
     let foreign = world.sandbox.projects().foreign_token.clone();
     world.set("HCLOUD_TOKEN", &foreign);
     world.set("HCLOUD_NETWORK", "");
-    world
-        .check("project")
-        .says("fail", &["of 2 nodes none has its server"]);
+    world.check("project").says("fail", &["of 2 nodes none has its server"]);
 }
 
 /// A login that the daemon was refused a minute ago is not repeated: its Lease says so.

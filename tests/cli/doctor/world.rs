@@ -92,10 +92,7 @@ impl World {
         let mut deployment = manifests("deployment.yaml").remove(0);
         let replicas = deployment["spec"]["replicas"].clone();
         deployment["status"] = json!({ "observedGeneration": 1, "readyReplicas": replicas });
-        world
-            .sandbox
-            .cluster()
-            .create("deployments", KUBE_SYSTEM, deployment);
+        world.sandbox.cluster().create("deployments", KUBE_SYSTEM, deployment);
         let workloads = PolicyRule {
             api_groups: vec!["apps".into()],
             resources: vec!["deployments".into(), "daemonsets".into()],
@@ -169,9 +166,7 @@ impl World {
                 },
             },
         });
-        self.sandbox
-            .cluster()
-            .create("deployments", KUBE_SYSTEM, deployment);
+        self.sandbox.cluster().create("deployments", KUBE_SYSTEM, deployment);
     }
 
     /// In the folder of its kubeconfig, so that no path is shown.
@@ -233,12 +228,7 @@ pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut checks: Vec<(String, Check)> = Vec::new();
     for item in report["items"].as_array().unwrap() {
-        let keys: Vec<&str> = item
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let keys: Vec<&str> = item.as_object().unwrap().keys().map(String::as_str).collect();
         let expected = ["check", "message", "object", "remedy", "status"];
         assert_eq!(keys, expected, "{item}");
         let message = match item["object"].as_str() {
@@ -325,10 +315,8 @@ pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
 /// A word of a fix that stands for a name: a fix names the object itself.
 pub fn placeholder(remedy: &str) -> Option<&str> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let words: Vec<&str> = remedy
-        .split(|c| !is_letter(c))
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words: Vec<&str> =
+        remedy.split(|c| !is_letter(c)).filter(|word| !word.is_empty()).collect();
     let is_prose = |before: Option<&&str>| before.is_some_and(|word| ["the", "an"].contains(word));
     let mut places = (0..words.len()).filter(|&place| match words[place] {
         "NAME" | "NAMESPACE" | "NODE" | "NS" | "SERVICE" => true,

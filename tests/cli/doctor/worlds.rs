@@ -48,10 +48,7 @@ fn unhealthy(world: &World, node: &str, health: Health) {
     grown_up(world, "web");
     let balancer = world.balancer_id("web");
     let machine = Machine::Server(world.server_id(node));
-    world
-        .sandbox
-        .cloud()
-        .set_health(balancer, machine, None, Some(health));
+    world.sandbox.cloud().set_health(balancer, machine, None, Some(health));
 }
 
 #[rustfmt::skip] // A world is a paragraph.
@@ -282,10 +279,7 @@ fn targets_of_a_new_service_are_given_time() {
     for name in ["worker-1", "worker-2"] {
         let machine = Machine::Server(world.server_id(name));
         let health = Some(Health::unhealthy("layer4_timeout"));
-        world
-            .sandbox
-            .cloud()
-            .set_health(balancer, machine, None, health);
+        world.sandbox.cloud().set_health(balancer, machine, None, health);
     }
     let ran = world.doctor(&["-o", "json"]).with_code(0);
     let checks = checks(&ran);
@@ -403,12 +397,7 @@ fn of_many_objects_ten_are_shown() {
     }
     let shown = |words: &[&str]| world.doctor(words).stdout.matches("node/stray-").count();
     assert_eq!(shown(&[]), 10);
-    assert!(
-        world
-            .doctor(&[])
-            .stdout
-            .contains("and 5 more: ccm doctor -o wide shows all")
-    );
+    assert!(world.doctor(&[]).stdout.contains("and 5 more: ccm doctor -o wide shows all"));
     assert_eq!(shown(&["-o", "wide"]), 15);
     assert_eq!(shown(&["-o", "json"]), 15);
     let status = world.runs(&["status", crate::doctor::world::CIDR]);
@@ -448,18 +437,13 @@ fn status_watches() {
     let world = World::healthy();
     let mark = world.mark();
     let mut command = crate::common::command(&world.env, &["status", "--watch"]);
-    let mut child = command
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let (sender, screens) = std::sync::mpsc::channel();
     let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
     std::thread::spawn(move || {
         let lines = std::io::BufRead::lines(stdout).map_while(Result::ok);
         // Ends, and closes the pipe, when nobody receives any more.
-        lines
-            .take_while(|line| sender.send(line.clone()).is_ok())
-            .count()
+        lines.take_while(|line| sender.send(line.clone()).is_ok()).count()
     });
     let begun = Instant::now();
     let until = |what: &str| {
@@ -476,10 +460,7 @@ fn status_watches() {
     until("NODES           2 of 2 ready");
     not_ready(&world, "worker-1");
     let next = until("NODES           1 of 2 ready");
-    let time = next
-        .lines()
-        .find(|line| line.contains(", cloud read "))
-        .unwrap();
+    let time = next.lines().find(|line| line.contains(", cloud read ")).unwrap();
     assert!(time.starts_with("20") && time.ends_with(" s ago"), "{next}");
     world.leads("worker-2_1", -600);
     until("LEADER          worker-2_1");
@@ -520,9 +501,7 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
     let builder = sandbox::Sandbox::builder().nodes(1000).scale(0.01);
     let sandbox = builder.heartbeats(false).start();
     let env = crate::common::env(&sandbox);
-    sandbox
-        .cloud()
-        .set_load_balancer_limit(sandbox.project(), 300);
+    sandbox.cloud().set_load_balancer_limit(sandbox.project(), 300);
     for number in 0..200 {
         let one_node = ("node-selector", "kubernetes.io/hostname=worker-1");
         let annotations = [("location", "fsn1"), one_node];

@@ -23,9 +23,7 @@ pub fn helm(words: &[&str]) -> Option<Output> {
 
 /// `--set` words of a table's case.
 pub fn settings(set: &str) -> Vec<&str> {
-    set.split_whitespace()
-        .flat_map(|one| ["--set", one])
-        .collect()
+    set.split_whitespace().flat_map(|one| ["--set", one]).collect()
 }
 
 /// The chart with these words of `helm template` besides; none where there is no helm.
@@ -184,9 +182,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     let rules = |kind| -> Vec<PolicyRule> {
         serde_json::from_value(one(&built, kind)["rules"].clone()).unwrap()
     };
-    sandbox
-        .add_user(ACCOUNT, &[], rules("ClusterRole"))
-        .unwrap();
+    sandbox.add_user(ACCOUNT, &[], rules("ClusterRole")).unwrap();
     let namespace = one(&built, "Role")["metadata"]["namespace"].as_str();
     assert_eq!(
         one(&built, "RoleBinding")["metadata"]["namespace"].as_str(),

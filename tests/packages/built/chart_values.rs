@@ -121,11 +121,7 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
     assert_eq!(labels["app.kubernetes.io/name"], "ccm-from-scratch");
     assert_eq!(variables(container)["ROBOT_ENABLED"], "true");
     // Its variables, and so no files.
-    assert!(
-        variables(container)
-            .keys()
-            .all(|name| !name.ends_with("_FILE"))
-    );
+    assert!(variables(container).keys().all(|name| !name.ends_with("_FILE")));
     assert_eq!(pod["volumes"], Value::Null);
     for (variable, key) in [
         ("ROBOT_USER", "robot-user"),
@@ -160,10 +156,7 @@ fn what_is_optional_is_there_when_asked_for() {
     let Some(built) = rendered(&settings(set)) else {
         return;
     };
-    let kinds: Vec<&str> = built
-        .iter()
-        .map(|one| one["kind"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<&str> = built.iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["ServiceAccount", "Deployment", "PodMonitor"]);
     let monitor = one(&built, "PodMonitor");
     let deployment = one(&built, "Deployment");

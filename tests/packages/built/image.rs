@@ -39,9 +39,7 @@ fn has(program: &str, what: &str) -> bool {
 /// What `make build` makes for this machine.
 fn static_binary() -> Option<PathBuf> {
     let target = format!("target/{}-unknown-linux-musl", std::env::consts::ARCH);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(target)
-        .join("release/ccm");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(target).join("release/ccm");
     path.exists().then_some(path)
 }
 

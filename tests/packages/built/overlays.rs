@@ -74,19 +74,12 @@ fn private_network_insists_on_the_network_and_uses_it() {
     let parsed = understood(container);
     assert!(parsed.settings.network.value.is_some());
     assert_eq!(
-        parsed
-            .settings
-            .load_balancers
-            .network
-            .use_private_ip
-            .map(|set| set.value),
+        parsed.settings.load_balancers.network.use_private_ip.map(|set| set.value),
         Some(true)
     );
     assert_eq!(flags(container), ["--cluster-cidr=10.244.0.0/16"]);
     let network = container["env"].as_array().unwrap().iter();
-    let network: Vec<&Value> = network
-        .filter(|one| one["name"] == "HCLOUD_NETWORK")
-        .collect();
+    let network: Vec<&Value> = network.filter(|one| one["name"] == "HCLOUD_NETWORK").collect();
     assert_eq!(network.len(), 1);
     let key = &network[0]["valueFrom"]["secretKeyRef"];
     let wanted = &json!({"name": "hcloud", "key": "network", "optional": false});
@@ -105,13 +98,10 @@ fn cron_runs_the_deployments_pod_once_within_its_limit() {
     let Some(built) = kustomized("cron") else {
         return;
     };
-    let expected: Vec<Value> = base()
-        .into_iter()
-        .filter(|object| object["kind"] != "Deployment")
-        .collect();
-    let (cron, others): (Vec<Value>, Vec<Value>) = built
-        .into_iter()
-        .partition(|object| object["kind"] == "CronJob");
+    let expected: Vec<Value> =
+        base().into_iter().filter(|object| object["kind"] != "Deployment").collect();
+    let (cron, others): (Vec<Value>, Vec<Value>) =
+        built.into_iter().partition(|object| object["kind"] == "CronJob");
     assert_same(&others, &expected);
     let spec = &cron[0]["spec"];
     assert_eq!(spec["concurrencyPolicy"], "Forbid");

@@ -72,9 +72,7 @@ pub fn kustomized_at(path: &Path) -> Option<Vec<Value>> {
 /// The container's words, without `run`.
 pub fn flags(container: &Value) -> Vec<String> {
     let words = container["args"].as_array().unwrap().iter();
-    let mut words: Vec<String> = words
-        .map(|word| word.as_str().unwrap().to_owned())
-        .collect();
+    let mut words: Vec<String> = words.map(|word| word.as_str().unwrap().to_owned()).collect();
     assert_eq!(words.remove(0), "run");
     words
 }

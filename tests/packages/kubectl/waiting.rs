@@ -40,11 +40,7 @@ fn what_is_waited_for_is_seen() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let watches = || {
-        sandbox
-            .calls()
-            .count(|call| call.query("watch") == Some("true"))
-    };
+    let watches = || sandbox.calls().count(|call| call.query("watch") == Some("true"));
     let before = watches();
     wait_until("kubectl to wait", || watches() > before);
     admin.does(r#"patch svc shop --type merge -p {"metadata":{"finalizers":null}}"#);

@@ -52,11 +52,7 @@ fn field(world: &World, field: PortField) -> String {
 fn statuses(world: &World) -> String {
     let shown = world.ingress().into_iter().map(|one| {
         let name = world.named_address(&one.ip.or(one.hostname).unwrap());
-        [Some(name), one.ip_mode]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" ")
+        [Some(name), one.ip_mode].into_iter().flatten().collect::<Vec<_>>().join(" ")
     });
     shown.collect::<Vec<_>>().join(", ")
 }
@@ -208,10 +204,7 @@ fn world(case: &Case, profile: Profile) -> World {
 
 #[test]
 fn every_annotation_is_set_changed_and_removed() {
-    for (case, profile) in CASES
-        .iter()
-        .flat_map(|case| PROFILES.map(|profile| (case, profile)))
-    {
+    for (case, profile) in CASES.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let about = format!("{} in profile {}", case.name, profile.name());
         let mut world = world(case, profile);
         world.set_one(case.name, case.first.0);
@@ -272,9 +265,7 @@ fn the_example_of_each_annotation_is_right() {
     const MANAGED: &str =
         "protocol=https certificate-type=managed http-managed-certificate-domains=a.example";
     for row in TABLE.iter().filter(|row| row.is_read()) {
-        let example = row
-            .example()
-            .unwrap_or_else(|| panic!("{}: no example", row.name));
+        let example = row.example().unwrap_or_else(|| panic!("{}: no example", row.name));
         let case = CASES.iter().find(|case| case.name == row.name);
         let with = match (case, row.name.contains("certificate")) {
             (Some(case), _) => case.with,

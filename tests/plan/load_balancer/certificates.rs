@@ -25,9 +25,7 @@ fn world(profile: Profile) -> World {
 
 /// A managed one that is issued, for the domains that are wanted.
 fn there(id: u64, name: &str, labels: &[(&str, &str)]) -> Certificate {
-    let labels = labels
-        .iter()
-        .map(|(key, value)| ((*key).into(), (*value).into()));
+    let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
     Certificate {
         labels: labels.collect(),
         domain_names: vec!["*.example.com".into(), "example.com".into()],
@@ -123,9 +121,8 @@ const NAMED: &[Named] = &[
 fn one_that_is_named_before_it_is_issued_is_waited_for() {
     for (names, new, beside, told, after) in NAMED {
         let both = [(false, *new), (true, Some(*beside))];
-        for (profile, (is_there, shown)) in PROFILES
-            .into_iter()
-            .flat_map(|profile| both.map(|one| (profile, one)))
+        for (profile, (is_there, shown)) in
+            PROFILES.into_iter().flat_map(|profile| both.map(|one| (profile, one)))
         {
             let mut world = World::new(profile);
             world.service.ports = vec![port("http", 80), port("https", 443)];

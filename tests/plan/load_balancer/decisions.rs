@@ -327,9 +327,8 @@ fn several(seed: u64) -> Several {
     for one in &mut services {
         annotate(random, one, &names);
     }
-    world.state.balancers = (1..=random.below(7))
-        .map(|id| balancer(random, id, &services, &names))
-        .collect();
+    world.state.balancers =
+        (1..=random.below(7)).map(|id| balancer(random, id, &services, &names)).collect();
     for one in &mut services {
         if let (true, Some(served_by)) = (random.percent(60), world.state.balancers.last()) {
             let mut all = world.state.balancers.iter();

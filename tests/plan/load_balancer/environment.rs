@@ -89,10 +89,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn a_default_holds_without_an_annotation_and_below_one() {
-    for (case, profile) in CASES
-        .iter()
-        .flat_map(|case| PROFILES.map(|profile| (case, profile)))
-    {
+    for (case, profile) in CASES.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let about = format!("{} in profile {}", case.variable, profile.name());
         let mut world = World::new(profile);
         // A Network is in one network zone: that of the nodes.
@@ -121,10 +118,7 @@ fn a_default_holds_without_an_annotation_and_below_one() {
 #[test]
 fn every_variable_of_the_table_has_a_case() {
     let cases: BTreeSet<&str> = CASES.iter().map(|case| case.variable).collect();
-    let rows: BTreeSet<&str> = TABLE
-        .iter()
-        .filter_map(|row| Some(row.variable?.text()))
-        .collect();
+    let rows: BTreeSet<&str> = TABLE.iter().filter_map(|row| Some(row.variable?.text())).collect();
     assert_eq!(cases, rows);
 }
 

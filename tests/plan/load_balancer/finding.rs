@@ -19,9 +19,7 @@ const OTHER: &str = "6a000000-0000-4000-8000-00000000000f";
 fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
     let mut balancer = fresh(id, name, "lb11");
     let labels = labels.iter();
-    balancer.labels = labels
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
+    balancer.labels = labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     balancer
 }
 

@@ -686,9 +686,7 @@ pub(super) fn external(labels: &[(&str, &str)]) -> LoadBalancer {
     one.services = vec![listener(6443, 6443)];
     one.targets = [1, 77].map(server).into();
     let all = [("made-by", "terraform")].iter().chain(labels);
-    one.labels = all
-        .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()))
-        .collect();
+    one.labels = all.map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
     one
 }
 
@@ -721,9 +719,7 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             let plan = cluster.plan("a");
             let told = reasons(&plan);
             assert!(told.contains(&Reason::TargetsShared), "{told:?}");
-            let without = told
-                .iter()
-                .filter(|one| **one == Reason::AnnotationWithoutEffect);
+            let without = told.iter().filter(|one| **one == Reason::AnnotationWithoutEffect);
             assert_eq!(without.count(), 5);
             let made = cluster.settle();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
@@ -1086,9 +1082,7 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
         let says = |one: &Finding| {
             one.reason == Reason::SyncLoadBalancerFailed
                 && one.message.contains(&format!("annotation {PREFIX}{name}"))
-                && one
-                    .message
-                    .contains("the Service stays on kubernetes-default-a")
+                && one.message.contains("the Service stays on kubernetes-default-a")
         };
         assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
         cluster.set("a", name, None);
@@ -1289,9 +1283,7 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         let ports: Vec<&Listener> = balancer.services.iter().collect();
         for port in ports.iter().filter(|port| port.listen_port != 6443) {
             let (number, labels) = (port.listen_port, &balancer.labels);
-            let of = labels
-                .get(&format!("{PORT}{number}"))
-                .or(labels.get(SERVICE_UID));
+            let of = labels.get(&format!("{PORT}{number}")).or(labels.get(SERVICE_UID));
             let of = of.unwrap_or_else(|| panic!("port {number} of nobody: {made:#?}"));
             let lives = uids.contains(of);
             assert!(lives, "port {number} of {of}, which is deleted: {made:#?}");

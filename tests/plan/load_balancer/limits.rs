@@ -240,10 +240,7 @@ fn a_plan_says_little_whatever_the_service_asks_for() {
             assert!(length <= 1000, "{name}: {length}: {:.300}", one.message);
         }
         // All that is wrong, at once.
-        let obstacle = plan
-            .outcome
-            .obstacle()
-            .map_or(0, |one| one.message.chars().count());
+        let obstacle = plan.outcome.obstacle().map_or(0, |one| one.message.chars().count());
         assert!(obstacle <= 10_200, "{name}: {obstacle}");
     }
 }

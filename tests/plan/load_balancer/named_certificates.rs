@@ -29,9 +29,7 @@ fn label(world: &mut World, labels: Labels) {
     let mut all = world.state.certificates.iter_mut().flatten();
     let named = all.find(|one| one.id == ID).unwrap();
     let labels = labels.iter();
-    named.labels = labels
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
+    named.labels = labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
 }
 
 #[rustfmt::skip] // A case is a line.
@@ -149,8 +147,7 @@ fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     let shown = world.shows(443).unwrap();
     let mut all = world.state.certificates.iter_mut().flatten();
     let own = all.find(|one| shown == [one.id]).unwrap();
-    own.labels
-        .insert(CLUSTER_UID.to_owned(), "cluster-2".to_owned());
+    own.labels.insert(CLUSTER_UID.to_owned(), "cluster-2".to_owned());
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
     world.set("protocol.more=https");

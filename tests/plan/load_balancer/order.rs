@@ -154,9 +154,8 @@ fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
     world.service.ports = vec![port("a", 81)];
     world.nodes = nodes(4).split_off(1);
     world.set("ipv4-rdns=a.example type=lb21");
-    let (alone, others): (Vec<_>, Vec<_>) = changes(world.plan())
-        .into_iter()
-        .partition(|one| one.may_fail_alone());
+    let (alone, others): (Vec<_>, Vec<_>) =
+        changes(world.plan()).into_iter().partition(|one| one.may_fail_alone());
     assert_eq!(words(&alone), "change_dns_ptr add_service add_target");
     assert_eq!(words(&others), "change_type delete_service remove_target");
 }

@@ -92,9 +92,7 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
 
 /// The same load balancer, as far as anybody can see.
 pub fn same_listener(left: &Listener, right: &Listener) -> bool {
-    PortField::ALL
-        .iter()
-        .all(|field| field.of(left) == field.of(right))
+    PortField::ALL.iter().all(|field| field.of(left) == field.of(right))
 }
 
 /// A project with these load balancers.
@@ -203,11 +201,7 @@ impl Project {
             Reach::By { networks, .. } => networks.clone(),
             _ => Vec::new(),
         });
-        self.networks = [NETWORK]
-            .into_iter()
-            .chain(attached)
-            .chain(reached)
-            .collect();
+        self.networks = [NETWORK].into_iter().chain(attached).chain(reached).collect();
         self.networks.extend(world.network);
         for id in &self.networks {
             let number = self.number_of(*id);
@@ -448,13 +442,10 @@ impl Changed<'_> {
 fn servers(world: &World) -> BTreeMap<u64, Reach> {
     let cluster = world.cluster.servers.keys();
     let cluster = cluster.map(|id| (*id, Reach::Unknown));
-    let nodes = world
-        .nodes
-        .iter()
-        .filter_map(|node| match node.provider_id {
-            ProviderId::Ours(id) => Some((id, node.reach.clone())),
-            _ => None,
-        });
+    let nodes = world.nodes.iter().filter_map(|node| match node.provider_id {
+        ProviderId::Ours(id) => Some((id, node.reach.clone())),
+        _ => None,
+    });
     let mut servers = BTreeMap::new();
     for (id, reach) in cluster.chain(nodes) {
         if let InstanceId::Cloud(id) = id {
@@ -479,9 +470,7 @@ fn selected(balancers: &[LoadBalancer]) -> BTreeMap<u64, Value> {
         let (key, value) = label_selector.selector.split_once('=').unwrap();
         for one in targets.iter().flatten() {
             let id = Some(one.server.id).filter(|id| *id > 0);
-            let labels = found
-                .entry(id.unwrap_or(STRANGER))
-                .or_insert_with(|| json!({}));
+            let labels = found.entry(id.unwrap_or(STRANGER)).or_insert_with(|| json!({}));
             labels[key] = value.into();
         }
     }

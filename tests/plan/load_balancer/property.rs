@@ -219,10 +219,8 @@ fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
     let moved = from.private_net != to.private_net;
     let network = if moved { from.private_net.len() + 1 } else { 0 };
     let detached = moved && !from.private_net.is_empty();
-    let there: BTreeMap<u64, bool> = from
-        .server_targets()
-        .filter(|(_, private)| !(detached && *private))
-        .collect();
+    let there: BTreeMap<u64, bool> =
+        from.server_targets().filter(|(_, private)| !(detached && *private)).collect();
     let wanted: BTreeMap<u64, bool> = to.server_targets().collect();
     let turned = |(id, private): (&u64, &bool)| wanted.get(id).is_some_and(|p| p != private);
     let targets = there.keys().filter(|id| !wanted.contains_key(id)).count()

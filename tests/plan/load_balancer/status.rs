@@ -121,9 +121,7 @@ fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
     let statuses = statuses.iter();
     ccm::provider::Target {
         name: "node".into(),
-        health: statuses
-            .map(|(port, status)| health(*port, status))
-            .collect(),
+        health: statuses.map(|(port, status)| health(*port, status)).collect(),
     }
 }
 

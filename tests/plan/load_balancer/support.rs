@@ -65,9 +65,7 @@ impl World {
                 uid: "cluster-1".into(),
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
-                servers: (1..=3)
-                    .map(|id| (InstanceId::Cloud(id), node(id).name))
-                    .collect(),
+                servers: (1..=3).map(|id| (InstanceId::Cloud(id), node(id).name)).collect(),
                 ..Cluster::default()
             },
         }
@@ -313,9 +311,7 @@ pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Labels, written as `NAME=VALUE NAME=VALUE`.
 pub fn labels(text: &str) -> BTreeMap<String, String> {
     let pairs = pairs(text);
-    pairs
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect()
+    pairs.map(|(key, value)| (key.into(), value.into())).collect()
 }
 
 pub fn environment<T>(variable: &str, value: T) -> Sourced<T> {
@@ -445,10 +441,7 @@ pub fn count(list: &Value) -> usize {
 }
 
 pub fn lines(changes: &[Box<dyn Change>]) -> Vec<String> {
-    changes
-        .iter()
-        .map(|change| change.description().done().join(", "))
-        .collect()
+    changes.iter().map(|change| change.description().done().join(", ")).collect()
 }
 
 /// The result of some work, and for how long this thread has computed for it, however busy the machine is. The time is

@@ -54,9 +54,7 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
         &[8080, OWNERS],
         "external=7 uses-proxyprotocol=true",
     );
-    let node_port = cluster.services["guest"].service.ports[1]
-        .node_port
-        .unwrap();
+    let node_port = cluster.services["guest"].service.ports[1].node_port.unwrap();
     let before = with_owners_port(node_port);
     cluster.world.state.balancers = vec![before.clone()];
     let plan = cluster.plan("guest");

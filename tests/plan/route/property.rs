@@ -112,10 +112,7 @@ fn whatever_the_network_holds() {
         let outcome = world.apply(&plan);
         assert_eq!(outcome, Ok(()), "{}", case());
         let is_there = |route: &Route| world.network.routes.contains(route);
-        let served = plan
-            .nodes
-            .iter()
-            .filter(|node| node.unavailable == Some(false));
+        let served = plan.nodes.iter().filter(|node| node.unavailable == Some(false));
         let mut served = served.flat_map(|node| &node.routes);
         assert!(served.all(is_there), "{}", case());
         let mut kept = before.iter().filter(|route| !deleted.contains(route));

@@ -327,13 +327,7 @@ fn users_with_a_certificate() {
         user: "ccm".into(),
         group: None,
     };
-    let client = |validity| {
-        world
-            .sandbox
-            .authority()
-            .client(&subject, validity)
-            .unwrap()
-    };
+    let client = |validity| world.sandbox.authority().client(&subject, validity).unwrap();
     let damaged = |kind: &str| {
         base64(&format!(
             "-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"
@@ -362,17 +356,11 @@ fn users_with_a_certificate() {
     ];
     for (missing, why) in cases {
         let mut config = good.clone();
-        config["users"][0]["user"]
-            .as_object_mut()
-            .unwrap()
-            .remove(&format!("{missing}-data"));
+        config["users"][0]["user"].as_object_mut().unwrap().remove(&format!("{missing}-data"));
         let message = format!("kubeconfig DIR/bad: user \"me\": {missing}: {why}");
         says(&world, &config, &message);
     }
-    let stranger = Authority::new("stranger")
-        .unwrap()
-        .client(&subject, Validity::Now)
-        .unwrap();
+    let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
     let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
     let identities = [
         client(Validity::Expired),

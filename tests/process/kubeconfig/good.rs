@@ -86,10 +86,8 @@ fn good_ones_work() {
         }),
     ];
     cases.extend(edits);
-    let mut texts: Vec<(&str, String)> = cases
-        .iter()
-        .map(|(name, config)| (*name, yaml(config)))
-        .collect();
+    let mut texts: Vec<(&str, String)> =
+        cases.iter().map(|(name, config)| (*name, yaml(config))).collect();
     texts.push(("JSON", world.config().to_string()));
     texts.push((
         "byte order mark, CRLF",
@@ -149,16 +147,10 @@ fn several_files_are_merged_and_the_first_wins() {
 
 /// The key of PKCS#8 alone: its octet string, which comes last but for optional attributes.
 fn sec1(pkcs8: &str) -> String {
-    let body: String = pkcs8
-        .lines()
-        .filter(|line| !line.starts_with("-----"))
-        .collect();
+    let body: String = pkcs8.lines().filter(|line| !line.starts_with("-----")).collect();
     let der = STANDARD.decode(body).unwrap();
     // SEQUENCE { version, SEQUENCE { two OIDs }, OCTET STRING { SEQUENCE … } }, all of them short.
-    let start = der
-        .windows(2)
-        .position(|pair| pair[0] == 0x04 && pair[1] > 0x60)
-        .unwrap();
+    let start = der.windows(2).position(|pair| pair[0] == 0x04 && pair[1] > 0x60).unwrap();
     let length = usize::from(der[start + 1]);
     let key = &der[start + 2..start + 2 + length];
     format!(
@@ -171,10 +163,7 @@ fn sec1(pkcs8: &str) -> String {
 fn pkcs1(folder: &Path) -> bool {
     let openssl = |words: &[&str]| {
         let mut command = std::process::Command::new("openssl");
-        command
-            .args(words)
-            .current_dir(folder)
-            .stderr(std::process::Stdio::null());
+        command.args(words).current_dir(folder).stderr(std::process::Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     openssl(&["genrsa", "-traditional", "-out", "rsa.key", "2048"])

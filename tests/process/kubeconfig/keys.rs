@@ -38,13 +38,8 @@ fn kinds_that_clusters_sign() {
     };
     for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
         let authority = world.sandbox.authority();
-        let identity = authority
-            .client_with(&subject, Validity::Now, algorithm)
-            .unwrap();
-        world
-            .sandbox
-            .cluster()
-            .add_certificate("ccm", &identity.certificate_der);
+        let identity = authority.client_with(&subject, Validity::Now, algorithm).unwrap();
+        world.sandbox.cluster().add_certificate("ccm", &identity.certificate_der);
         let ran = world.list(&world.write("good", yaml(&world.certified(&identity))), &[]);
         assert_eq!(ran.code, 0, "{algorithm:?}: {ran:?}");
     }
@@ -124,12 +119,7 @@ fn damaged_keys_and_certificates() {
         let mut der = STANDARD.decode(body).unwrap();
         let byte = at % der.len();
         der[byte] ^= 1 << (at % 8);
-        let kind = pem
-            .lines()
-            .next()
-            .unwrap()
-            .trim_matches('-')
-            .replace("BEGIN ", "");
+        let kind = pem.lines().next().unwrap().trim_matches('-').replace("BEGIN ", "");
         let text = STANDARD.encode(der);
         format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n")
     };

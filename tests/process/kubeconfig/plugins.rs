@@ -132,9 +132,7 @@ fn it_is_not_run_when_there_is_something_better() {
     ] {
         let mut config = world.config();
         config["users"][0]["user"] = user;
-        world
-            .list(&world.write("better", yaml(&config)), &[])
-            .with_code(0);
+        world.list(&world.write("better", yaml(&config)), &[]).with_code(0);
     }
     assert_eq!(world.runs("plugin"), 0);
 }
@@ -159,9 +157,7 @@ fn what_it_is_told() {
         {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a", "n": [1, null]}},
     ]);
     let told = |config: &Value| -> Value {
-        world
-            .list(&world.write("told", yaml(config)), &[])
-            .with_code(0);
+        world.list(&world.write("told", yaml(config)), &[]).with_code(0);
         let info = std::fs::read_to_string(world.folder().join("info")).unwrap();
         serde_json::from_str(&info).unwrap()
     };
@@ -210,10 +206,8 @@ fn it_is_given_nothing_of_the_cloud() {
     );
     ccm(&env, &["node", "list"]).with_code(0);
     let given = std::fs::read_to_string(world.folder().join("env")).unwrap();
-    let of_cloud: Vec<&str> = given
-        .lines()
-        .filter(|line| line.contains("HCLOUD_") || line.contains("ROBOT_"))
-        .collect();
+    let of_cloud: Vec<&str> =
+        given.lines().filter(|line| line.contains("HCLOUD_") || line.contains("ROBOT_")).collect();
     assert_eq!(of_cloud, ["HCLOUD_CONTEXT=given"]);
     contains(&given, "OTHERS=stay");
     contains(&given, "KUBECONFIG=");
@@ -341,11 +335,7 @@ fn those_that_fail() {
         user: "ccm".into(),
         group: None,
     };
-    let other = world
-        .sandbox
-        .authority()
-        .client(&subject, Validity::Now)
-        .unwrap();
+    let other = world.sandbox.authority().client(&subject, Validity::Now).unwrap();
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
     let cases = [

@@ -167,10 +167,7 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
         let mut config = world.config();
         let cluster = &mut config["clusters"][0]["cluster"];
         cluster["server"] = server.into();
-        cluster
-            .as_object_mut()
-            .unwrap()
-            .remove("certificate-authority-data");
+        cluster.as_object_mut().unwrap().remove("certificate-authority-data");
         if let Some(proxy) = proxy {
             cluster["proxy-url"] = proxy.into();
         }
@@ -180,9 +177,7 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
         for words in [&["node", "list"][..], &["run", "--once"]] {
             let ran = ccm(&env, &[words, flags].concat());
             let case = format!("{server} {proxy:?} {env:?} {flags:?}: {ran:?}");
-            let printed = ran
-                .stderr
-                .replace(&world.folder().display().to_string(), "DIR");
+            let printed = ran.stderr.replace(&world.folder().display().to_string(), "DIR");
             let line = format!("{place}{server:?}: {why}");
             let expected = usize::from(is_reported);
             assert_eq!(printed.matches(&line).count(), expected, "{line}\n{case}");

@@ -95,9 +95,7 @@ fn the_exposition_is_one_that_prometheus_reads() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             described.push(help.split(' ').next().unwrap());
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let metric = TABLE
-                .iter()
-                .find(|metric| metric.name == described[described.len() - 1]);
+            let metric = TABLE.iter().find(|metric| metric.name == described[described.len() - 1]);
             let metric = metric.unwrap();
             assert_eq!(kind, format!("{} {}", metric.name, metric.kind.name()));
         } else {
@@ -134,11 +132,7 @@ fn a_standby_is_measured_too() {
     let scrape = standby.scrape();
     assert_eq!(scrape.get("ccm_leader"), Some(&0.0));
     assert!(scrape.contains_key("process_resident_memory_bytes"));
-    assert!(
-        !scrape
-            .keys()
-            .any(|series| series.starts_with("ccm_ticks_total"))
-    );
+    assert!(!scrape.keys().any(|series| series.starts_with("ccm_ticks_total")));
     leader.daemon.killer()();
     wait_until("it to lead", || {
         standby.scrape().get("ccm_leader") == Some(&1.0)
@@ -153,11 +147,7 @@ fn a_standby_is_measured_too() {
 fn the_help_page_has_the_table_as_it_is() {
     let mut table = String::from("| metric | labels | meaning |\n|---|---|---|\n");
     for metric in TABLE {
-        let labels: Vec<String> = metric
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect();
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let (name, labels) = (metric.name, labels.join(", "));
         table += &format!("| `{name}` | {labels} | {} |\n", metric.help);
     }

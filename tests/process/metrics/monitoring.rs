@@ -48,16 +48,10 @@ fn every_alert_has_its_runbook() {
     let alerts: Value = serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap();
     let readme = monitoring("README.md");
     let rules = alerts["spec"]["groups"][0]["rules"].as_array().unwrap();
-    let names: Vec<&str> = rules
-        .iter()
-        .map(|rule| rule["alert"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect();
     let (_, books) = readme.split_once("# Runbooks\n").unwrap();
-    let books: Vec<(&str, &str)> = books
-        .split("\n## ")
-        .skip(1)
-        .map(|book| book.split_once('\n').unwrap())
-        .collect();
+    let books: Vec<(&str, &str)> =
+        books.split("\n## ").skip(1).map(|book| book.split_once('\n').unwrap()).collect();
     let headings: Vec<&str> = books.iter().map(|(heading, _)| *heading).collect();
     assert_eq!(headings, names);
     for (heading, book) in books {
@@ -170,9 +164,7 @@ fn values(expression: &str) -> Vec<&str> {
     let selectors = parts(expression, '{', '}').into_iter();
     let quoted = selectors.flat_map(|(_, selector)| selector.split('"').skip(1).step_by(2));
     let words = quoted.flat_map(|value| value.split('|'));
-    words
-        .filter(|word| !word.contains(['.', '$', '[']))
-        .collect()
+    words.filter(|word| !word.contains(['.', '$', '['])).collect()
 }
 
 /// What stands between these, with what stands before.
@@ -200,9 +192,7 @@ fn the_pod_monitor_finds_the_pod() {
     let namespace = &monitor["spec"]["namespaceSelector"]["matchNames"][0];
     assert_eq!(&deployment["metadata"]["namespace"], namespace);
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
-    let ports = template["spec"]["containers"][0]["ports"]
-        .as_array()
-        .unwrap();
+    let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap();
     assert!(
         ports.iter().any(|port| port["name"] == endpoint["port"]),
         "{endpoint}"

@@ -92,15 +92,9 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
             moved.lock().unwrap().extend(asked);
         }
         if world.fires.is_empty() {
-            let steady = panels()
-                .into_iter()
-                .filter(|(title, _)| STEADY.contains(&title.as_str()));
+            let steady = panels().into_iter().filter(|(title, _)| STEADY.contains(&title.as_str()));
             let steady: Vec<(String, String)> = steady.collect();
-            tests.extend(
-                steady
-                    .iter()
-                    .map(|(_, one)| is_one(&format!("count({one}) > bool 0"))),
-            );
+            tests.extend(steady.iter().map(|(_, one)| is_one(&format!("count({one}) > bool 0"))));
             moved.lock().unwrap().extend(steady);
         }
         let test = json!({
@@ -119,10 +113,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
         std::fs::write(&path, test.to_string()).unwrap();
         let ran = promtool(&["test", "rules", path.to_str().unwrap()]).unwrap();
         if !ran.status.success() {
-            wrong
-                .lock()
-                .unwrap()
-                .push(format!("{}: {}", world.name, said(&ran)));
+            wrong.lock().unwrap().push(format!("{}: {}", world.name, said(&ran)));
         }
     });
     let wrong = wrong.into_inner().unwrap();

@@ -40,10 +40,7 @@ pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Ef
 
 /// On port 443 of a new Service.
 pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
-    let one = sandbox
-        .authority()
-        .server(&["a.example"], validity)
-        .unwrap();
+    let one = sandbox.authority().server(&["a.example"], validity).unwrap();
     sandbox.create_certificate(
         json!({"name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem}),
     );
@@ -201,9 +198,8 @@ const ROBOT: &[Chapter] = &[
 fn every_metric_moves_when_its_cause_happens() {
     side_by_side(stories(), happens);
     let moves = stories().into_iter().flatten();
-    let told: BTreeSet<&str> = moves
-        .flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series)))
-        .collect();
+    let told: BTreeSet<&str> =
+        moves.flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series))).collect();
     let all: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
     assert_eq!(told, all, "the stories have to tell of every metric");
 }

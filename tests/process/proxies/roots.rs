@@ -22,9 +22,8 @@ fn a_proxy_may_want_tls_itself() {
         let client = client(sandbox.kubernetes_url(), tls, proxies, token);
         client.get::<Value>("/version").map(|reply| reply.value)
     };
-    let authorities = Authorities::parse(authority.certificate_pem().as_bytes())
-        .unwrap()
-        .certificates;
+    let authorities =
+        Authorities::parse(authority.certificate_pem().as_bytes()).unwrap().certificates;
     let version = ask(Tls {
         more_authorities: authorities.clone().into(),
         ..Tls::default()

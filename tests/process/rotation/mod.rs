@@ -143,10 +143,7 @@ impl World {
     /// From now on the API server believes client certificates of this authority alone.
     fn trust(&self, clients: &Authority) {
         let server = self.sandbox.authority().server(SERVER, Validity::Now);
-        self.sandbox
-            .tls()
-            .replace(&server.unwrap(), clients)
-            .unwrap();
+        self.sandbox.tls().replace(&server.unwrap(), clients).unwrap();
     }
 
     /// A credential plugin that counts its runs and prints the file `answer`.
@@ -170,10 +167,7 @@ impl World {
     }
 
     fn runs(&self) -> usize {
-        fs::read_to_string(self.path("runs"))
-            .unwrap()
-            .lines()
-            .count()
+        fs::read_to_string(self.path("runs")).unwrap().lines().count()
     }
 }
 
@@ -344,12 +338,7 @@ fn the_authority_of_the_server() {
     // As it is done: both are trusted for a while, before the new one signs.
     world.write("ca.crt", &(old + new.certificate_pem()));
     let server = new.server(SERVER, Validity::Now).unwrap();
-    let replace = |server| {
-        world
-            .sandbox
-            .tls()
-            .replace(server, world.sandbox.authority())
-    };
+    let replace = |server| world.sandbox.tls().replace(server, world.sandbox.authority());
     replace(&server).unwrap();
     world.uses("first");
     world.works("two");
@@ -362,11 +351,7 @@ fn the_authority_of_the_server() {
     world.write("ca.crt", new.certificate_pem());
     let third = Authority::new("third").unwrap();
     replace(&third.server(SERVER, Validity::Now).unwrap()).unwrap();
-    world
-        .daemon
-        .as_ref()
-        .unwrap()
-        .logs("signed by an authority that is not trusted here");
+    world.daemon.as_ref().unwrap().logs("signed by an authority that is not trusted here");
     world.write("ca.crt", third.certificate_pem());
     world.does_work("four");
 }

@@ -182,9 +182,7 @@ fn addresses_of_pods_that_come_late_are_seen() {
     wait_until("its route", || world.routes().len() == 2);
     let calls = world.calls().calls_since(mark);
     let lists = calls.iter().filter(|call| {
-        let is_table = call
-            .header("accept")
-            .is_some_and(|accept| accept.contains("as=Table"));
+        let is_table = call.header("accept").is_some_and(|accept| accept.contains("as=Table"));
         let is_list = call.path == "/api/v1/nodes" && !is_table;
         is_list && call.query("resourceVersion") == Some("0")
     });

@@ -187,10 +187,7 @@ fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
     // Something is to be done, so that the Network is read before the servers are.
     compared.world.join("worker-3", "10.244.3.0/24");
     compared.read_nodes();
-    compared
-        .ccm
-        .network(Duration::ZERO, Urgency::Needed)
-        .unwrap();
+    compared.ccm.network(Duration::ZERO, Urgency::Needed).unwrap();
     compared.tick();
     let mut expected = compared.world.wanted();
     expected.insert(format!("10.244.200.0/24 {ip}"));

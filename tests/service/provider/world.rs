@@ -56,9 +56,7 @@ impl World {
         let nodes = servers.iter().map(|server| OfferedNode {
             name: text(&server["name"]),
             provider_id: ProviderId::Ours(InstanceId::Cloud(id(server))),
-            labels: [("topology.kubernetes.io/zone", "fsn1")]
-                .into_iter()
-                .collect(),
+            labels: [("topology.kubernetes.io/zone", "fsn1")].into_iter().collect(),
             addresses: Vec::new(),
             reach: Reach::Unknown,
             dedicated_ipv4: None,
@@ -117,9 +115,7 @@ impl World {
             }
             let failed_before = made.len();
             let anew = self.make(&plan, &mut made);
-            let all_failed = made[failed_before..]
-                .iter()
-                .all(|line| line.contains(" ! "));
+            let all_failed = made[failed_before..].iter().all(|line| line.contains(" ! "));
             if all_failed && !anew {
                 return made;
             }

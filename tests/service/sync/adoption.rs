@@ -133,9 +133,8 @@ fn terraform_applies(world: &World, id: u64, its_own: &Value) {
 /// the Service's address, and removes every label of ours but the Service's UID at each of its runs.
 #[test]
 fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_released() {
-    let cases = PROFILES
-        .iter()
-        .flat_map(|profile| [true, false].map(|has_labels| (*profile, has_labels)));
+    let cases =
+        PROFILES.iter().flat_map(|profile| [true, false].map(|has_labels| (*profile, has_labels)));
     common::side_by_side(cases.collect(), |(profile, has_labels)| {
         let about = format!("{profile}, its own labels: {has_labels}");
         let world = World::with_network(0);

@@ -39,11 +39,7 @@ const CASES: &[(Wrong, &[&str])] = &[
 
 #[test]
 fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
-    let in_both = |profile| {
-        CASES
-            .iter()
-            .map(move |(wrong, says)| (*wrong, *says, profile))
-    };
+    let in_both = |profile| CASES.iter().map(move |(wrong, says)| (*wrong, *says, profile));
     let cases = PROFILES.into_iter().flat_map(in_both);
     common::side_by_side(cases.collect(), |(wrong, says, profile)| {
         let world = World::new(1);
@@ -55,10 +51,8 @@ fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
         let mark = world.mark();
         world.edit("web", |service| match wrong {
             Annotations(list) => {
-                let map: serde_json::Map<String, Value> = list
-                    .iter()
-                    .map(|(name, value)| (key(name), json!(value)))
-                    .collect();
+                let map: serde_json::Map<String, Value> =
+                    list.iter().map(|(name, value)| (key(name), json!(value))).collect();
                 service["metadata"]["annotations"] = Value::Object(map);
             }
             Service(edit) => edit(service),

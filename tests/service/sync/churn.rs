@@ -72,10 +72,7 @@ fn one_node_more_is_one_target_more_for_each_of_twenty() {
     let mark = world.mark();
     let server = world.join_node("late");
     wait_until("twenty targets", || {
-        world
-            .balancers()
-            .iter()
-            .all(|one| targets(one).contains(&server))
+        world.balancers().iter().all(|one| targets(one).contains(&server))
     });
     world.ticks(3);
     let mut writes = world.cloud_writes(mark);

@@ -29,9 +29,7 @@ fn certificate(world: &World) -> Value {
 fn a_service_made_again_has_its_address_its_certificate_and_its_name() {
     // With a name for the certificate, and without.
     let names = [Some("front"), None];
-    let cases = names
-        .iter()
-        .flat_map(|name| PROFILES.map(|profile| (*name, profile)));
+    let cases = names.iter().flat_map(|name| PROFILES.map(|profile| (*name, profile)));
     common::side_by_side(cases.collect(), |(name, profile)| {
         let world = World::new(1);
         let (id, address) = primary_ip(&world, "kept");

@@ -76,9 +76,8 @@ fn is(world: &World, wanted: &[&[(u64, &str)]]) -> bool {
         name => (*port, world.uid(name)),
     };
     let wanted = wanted.iter();
-    let mut wanted: Vec<Vec<(u64, String)>> = wanted
-        .map(|ports| ports.iter().map(with_uid).collect())
-        .collect();
+    let mut wanted: Vec<Vec<(u64, String)>> =
+        wanted.map(|ports| ports.iter().map(with_uid).collect()).collect();
     has.sort();
     wanted.sort();
     has == wanted

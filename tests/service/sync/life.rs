@@ -29,9 +29,7 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         assert!(calls.len() <= 7, "{profile}: {shown:#?}");
         let first = calls.iter().find(|call| call.is_write()).unwrap();
         let mut patches = world.calls().calls_since(mark).into_iter();
-        let mut patches = patches
-            .by_ref()
-            .filter(|call| call.path.ends_with("/web/status"));
+        let mut patches = patches.by_ref().filter(|call| call.path.ends_with("/web/status"));
         let body = patches.next().unwrap().json().unwrap();
         assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
         assert!(patches.next().unwrap().sequence > first.sequence);

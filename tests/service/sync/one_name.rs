@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 fn created(changes: &Value) -> usize {
     let changes = changes.as_array().unwrap().iter();
-    changes
-        .filter(|change| change["change"] == "create")
-        .count()
+    changes.filter(|change| change["change"] == "create").count()
 }
 
 fn refused(code: &str, field: Option<&str>) -> Rule {
@@ -49,17 +47,12 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
     let document = ran.json();
     let items = document["items"].as_array().unwrap();
     assert_eq!(
-        items
-            .iter()
-            .map(|item| created(&item["changes"]))
-            .sum::<usize>(),
+        items.iter().map(|item| created(&item["changes"])).sum::<usize>(),
         1,
         "{document:#}"
     );
     let posts = world.cloud_writes(mark);
-    let posts = posts
-        .iter()
-        .filter(|write| *write == "POST /load_balancers");
+    let posts = posts.iter().filter(|write| *write == "POST /load_balancers");
     assert_eq!(posts.count(), 1);
     assert_eq!(world.balancers().len(), 1);
     assert_eq!(ran.stderr.matches("created").count(), 0, "{ran:?}");
@@ -83,9 +76,7 @@ fn one_that_is_made_without_what_was_refused_is_told_so() {
     let world = World::new(2);
     world.settle(&[]);
     world.create("web", &[], &[80, 81]);
-    world
-        .faults()
-        .add(refused("invalid_input", Some("services")).times(2));
+    world.faults().add(refused("invalid_input", Some("services")).times(2));
     let ran = world.ccm(&["lb", "sync"]).with_code(0);
     let lines = [
         "created, lb11 in fsn1, without ports and targets as yet",

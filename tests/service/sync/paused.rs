@@ -54,20 +54,10 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     };
     let reads = Effect::before(move |_| read.store(true, Ordering::Relaxed));
     let faults = sandbox.faults();
-    faults.add(
-        Rule::new(reads)
-            .half(Half::Hetzner)
-            .method("GET")
-            .when(of_one),
-    );
+    faults.add(Rule::new(reads).half(Half::Hetzner).method("GET").when(of_one));
     let slow = |time_s| Effect::Slow(Duration::from_secs(time_s));
     // Longer than a tick; and the list for longer than that.
-    faults.add(
-        Rule::new(slow(6))
-            .half(Half::Hetzner)
-            .method("GET")
-            .when(of_one),
-    );
+    faults.add(Rule::new(slow(6)).half(Half::Hetzner).method("GET").when(of_one));
     for effect in [slow(9), Effect::gateway_timeout()] {
         let seen = Arc::clone(&is_read);
         let is_now = move |_: &Request| seen.load(Ordering::Relaxed);

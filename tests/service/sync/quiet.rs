@@ -55,9 +55,7 @@ fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
         let daemon = world.daemon(&[profile]);
         world.ticks(4);
         let calls = world.calls().calls_since(mark);
-        let writes = calls
-            .iter()
-            .filter(|call| call.is_write() && !common::is_lease(&call.path));
+        let writes = calls.iter().filter(|call| call.is_write() && !common::is_lease(&call.path));
         let writes: Vec<String> = writes.map(ToString::to_string).collect();
         assert_eq!(writes, Vec::<String>::new(), "{profile}\n{}", daemon.log());
         assert!(calls.iter().any(|call| call.half == Half::Hetzner));

@@ -63,12 +63,8 @@ fn what_a_dry_run_says_is_what_sync_does() {
     let dry = world.ccm(&["lb", "sync", "--dry-run", "-o", "json"]);
     let planned = dry.json();
     let items = planned["items"].as_array().unwrap();
-    let changes = items
-        .iter()
-        .flat_map(|item| item["changes"].as_array().unwrap());
-    let planned = changes
-        .filter(|change| change.get("request").is_some())
-        .count();
+    let changes = items.iter().flat_map(|item| item["changes"].as_array().unwrap());
+    let planned = changes.filter(|change| change.get("request").is_some()).count();
     let mark = world.mark();
     let ran = world.ccm(&["lb", "sync"]);
     assert_eq!(ran.code, 1, "one of them can't be done: {ran:?}");

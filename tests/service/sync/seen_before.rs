@@ -45,9 +45,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
     let before = world.of_uid(&uid).unwrap();
     let node = world.node("worker-1");
     let addresses = common::addresses(&node);
-    let address = addresses
-        .iter()
-        .find_map(|one| one.strip_prefix("InternalIP "));
+    let address = addresses.iter().find_map(|one| one.strip_prefix("InternalIP "));
     for ip in ["11.9.0.1", address.unwrap()] {
         world.annotate("web", "private-ipv4", Some(ip));
         let mark = world.mark();
@@ -100,9 +98,7 @@ fn a_limit_is_told_with_what_to_do() {
         world.settle(&[]);
         world.create("web", &[], &[80]);
         let answer = Response::json(status, &json!({ "error": error }));
-        let refused = Rule::new(Effect::Instead(answer))
-            .half(Half::Hetzner)
-            .method("POST");
+        let refused = Rule::new(Effect::Instead(answer)).half(Half::Hetzner).method("POST");
         world.faults().add(refused.path("/v1/load_balancers"));
         let ran = world.ccm(&["lb", "sync"]).with_code(1);
         assert!((ran.stdout + &ran.stderr).contains(says), "{says}");

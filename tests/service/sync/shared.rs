@@ -26,9 +26,7 @@ pub fn ports(balancer: &Value) -> Vec<(u64, String)> {
 /// The same, as it should be.
 pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
     let ports = ports.iter();
-    ports
-        .map(|(port, uid)| (*port, (*uid).to_owned()))
-        .collect()
+    ports.map(|(port, uid)| (*port, (*uid).to_owned())).collect()
 }
 
 impl World {
@@ -295,9 +293,7 @@ fn while_its_port_is_refused_it_keeps_its_old_address() {
     world.settle(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
     let fails = ("action_failed", "it did not work out");
-    world
-        .cloud()
-        .fail_next_action("add_service", fails.0, fails.1);
+    world.cloud().fail_next_action("add_service", fails.0, fails.1);
     world.annotate("b", "share", Some("edge"));
     let ran = world.once(&[]).with_code(1);
     assert_eq!(world.balancers().len(), 2, "{ran:?}");
@@ -374,8 +370,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         let address = world.addresses("b");
         let at = || {
             let mut all = world.balancers().into_iter();
-            all.find(|one| text(&one["public_net"]["ipv4"]["ip"]) == address[0])
-                .unwrap()
+            all.find(|one| text(&one["public_net"]["ipv4"]["ip"]) == address[0]).unwrap()
         };
         let served = Served::watch(&world, &[("b", 81)]);
         world.annotate("b", "share", Some("edge"));
@@ -465,8 +460,6 @@ fn calls(world: &World, mark: u64) -> String {
     let mut calls = world.calls().calls_since(mark);
     let others = ["/leases", "/events", "/nodes"];
     calls.retain(|call| !others.iter().any(|part| call.path.contains(part)));
-    let lines = calls
-        .iter()
-        .map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
+    let lines = calls.iter().map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -126,9 +126,7 @@ fn an_old_list_of_nodes_takes_no_target_away() {
     assert_eq!(targets(&world.only()).len(), 2);
     // While a pass reads the Service again, the others look at nodes, in the cache.
     let slow = Effect::Slow(Duration::from_millis(200));
-    world
-        .faults()
-        .add(on("/api/v1/namespaces/default/services", slow));
+    world.faults().add(on("/api/v1/namespaces/default/services", slow));
     let mark = world.mark();
     let frequent = [
         "--node-status-update-frequency=1s",
@@ -209,9 +207,7 @@ fn an_action_that_never_ends_holds_up_only_its_own() {
     world.settle(&[]);
     world.annotate("web", "algorithm-type", Some("least_connections"));
     let for_ever = Some(Duration::from_secs(100_000));
-    world
-        .cloud()
-        .set_action_duration("change_algorithm", for_ever);
+    world.cloud().set_action_duration("change_algorithm", for_ever);
     world.once(&[]).with_code(1);
     let says = ["algorithm", "still runs after 120 s"];
     world.tells("web", "SyncLoadBalancerFailed", &says);

@@ -50,10 +50,7 @@ impl Left {
 
     /// The same with so many nodes on dedicated servers. The second one's provider ID is an older fork's.
     pub fn with_dedicated(servers: usize, by_private_ip: bool) -> Left {
-        let builder = Sandbox::builder()
-            .nodes(3)
-            .robot(servers)
-            .network("10.0.0.0/8");
+        let builder = Sandbox::builder().nodes(3).robot(servers).network("10.0.0.0/8");
         let sandbox = builder.scale(0.02).heartbeats(false).start();
         common::under_its_role(&sandbox);
         let private = &*by_private_ip.to_string();
@@ -253,11 +250,7 @@ impl Left {
             cloud.servers(project),
         ]
         .concat();
-        for target in world
-            .iter_mut()
-            .filter_map(|one| one["targets"].as_array_mut())
-            .flatten()
-        {
+        for target in world.iter_mut().filter_map(|one| one["targets"].as_array_mut()).flatten() {
             target["health_status"] = Value::Null;
         }
         world

@@ -125,9 +125,7 @@ impl Routes {
     fn harm_of_condition(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let conditions = body["status"]["conditions"].as_array()?;
-        let mut written = conditions
-            .iter()
-            .filter(|one| one["type"] == "NetworkUnavailable");
+        let mut written = conditions.iter().filter(|one| one["type"] == "NetworkUnavailable");
         let status = written.next()?["status"].as_str()?.to_owned();
         let name = nodes::harm::node_written(request)?;
         let node = sandbox.cluster().get("nodes", None, name)?;
@@ -390,18 +388,13 @@ fn condition_is_right(
     routes: &BTreeSet<String>,
 ) -> Result<(), String> {
     let name = &node["metadata"]["name"];
-    let mut conditions = node["status"]["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten();
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let condition = conditions.find(|one| one["type"] == "NetworkUnavailable");
     let status = condition.and_then(|one| one["status"].as_str());
     let pods = own_pods(node);
     let servers = sandbox.cloud().servers(sandbox.project());
     let id = server_of(node);
-    let server = servers
-        .iter()
-        .find(|server| Some(&server["id"]) == id.map(Value::from).as_ref());
+    let server = servers.iter().find(|server| Some(&server["id"]) == id.map(Value::from).as_ref());
     let wanted = match server {
         _ if pods.is_empty() || id.is_none() => None,
         // The lifecycle controller decides whether the node is deleted.
@@ -432,24 +425,16 @@ fn own_pods(node: &Value) -> Vec<String> {
 /// In the Network, of servers that no node with pods names.
 fn free_addresses(sandbox: &Sandbox) -> BTreeSet<String> {
     let nodes = sandbox.cluster().list("nodes", None);
-    let with_pods = nodes
-        .iter()
-        .filter(|node| !node["spec"]["podCIDRs"].is_null());
+    let with_pods = nodes.iter().filter(|node| !node["spec"]["podCIDRs"].is_null());
     let named: Vec<u64> = with_pods.filter_map(server_of).collect();
     let mut servers = sandbox.cloud().servers(sandbox.project());
     servers.retain(|one| !named.iter().any(|id| one["id"] == *id));
-    let addresses = servers
-        .iter()
-        .filter_map(|one| one["private_net"][0]["ip"].as_str());
+    let addresses = servers.iter().filter_map(|one| one["private_net"][0]["ip"].as_str());
     addresses.map(str::to_owned).collect()
 }
 
 fn server_of(node: &Value) -> Option<u64> {
-    node["spec"]["providerID"]
-        .as_str()?
-        .strip_prefix(PREFIX)?
-        .parse()
-        .ok()
+    node["spec"]["providerID"].as_str()?.strip_prefix(PREFIX)?.parse().ok()
 }
 
 fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {

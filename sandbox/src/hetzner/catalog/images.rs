@@ -25,10 +25,7 @@ impl Image {
     pub fn find_for(text: &str, architecture: &str) -> Option<&'static Image> {
         let number = text.parse::<u64>().ok();
         let matches = |image: &&Image| Some(image.id) == number || image.name == text;
-        Image::all()
-            .iter()
-            .filter(matches)
-            .find(|image| image.architecture == architecture)
+        Image::all().iter().filter(matches).find(|image| image.architecture == architecture)
     }
 
     pub fn json(&self) -> Text {

@@ -61,11 +61,8 @@ impl ServerType {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
         // The old field on the type itself is only set when every location says the same.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
-        let everywhere = everywhere.filter(|found| {
-            self.offers
-                .iter()
-                .all(|offer| offer.deprecation == Some(*found))
-        });
+        let everywhere = everywhere
+            .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));
         text!({
             "id": self.id, "name": self.name, "description": self.name.to_uppercase(), "category": self.category,
             "cores": self.cores, "memory": self.memory_gb, "disk": self.disk_gb, "cpu_type": self.cpu_type,

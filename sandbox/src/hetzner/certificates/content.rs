@@ -55,9 +55,7 @@ pub fn check_key(certificate_pem: &str, key_pem: &str) -> Result<(), String> {
 }
 
 fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(unreadable)
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(unreadable)
 }
 
 fn unreadable(problem: impl Display) -> String {

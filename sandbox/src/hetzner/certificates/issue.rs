@@ -100,9 +100,7 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     let action = call.run(command, TAKES, &[resource(id)], effect);
     if let Some(domain) = unmanaged_domain(call.world, id) {
         let message = format!("DNS zone of {domain} not found");
-        call.world
-            .actions
-            .doom(action, "dns_zone_not_found", &message);
+        call.world.actions.doom(action, "dns_zone_not_found", &message);
     }
     action
 }
@@ -172,9 +170,7 @@ fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
         false => Authority::new(name),
     };
     let authority = authority.map_err(|error| error.to_string())?;
-    let identity = authority
-        .server(&names, Validity::Now)
-        .map_err(|error| error.to_string())?;
+    let identity = authority.server(&names, Validity::Now).map_err(|error| error.to_string())?;
     let chain = [
         identity.certificate_pem.as_str(),
         authority.certificate_pem(),

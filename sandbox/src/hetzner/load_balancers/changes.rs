@@ -105,12 +105,10 @@ fn find_service<'s>(fields: &mut Fields, one: &'s LoadBalancer) -> Result<&'s Se
     let port = fields.port("listen_port")?;
     let port = fields.required("listen_port", port)?;
     let mut services = one.services.iter();
-    services
-        .find(|service| service.listen_port == port)
-        .ok_or_else(|| {
-            let message = format!("service with listen port {port} not found");
-            ApiError::new(404, "not_found", message)
-        })
+    services.find(|service| service.listen_port == port).ok_or_else(|| {
+        let message = format!("service with listen port {port} not found");
+        ApiError::new(404, "not_found", message)
+    })
 }
 
 fn add_target(fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {

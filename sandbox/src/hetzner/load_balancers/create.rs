@@ -103,11 +103,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
     for entry in fields.objects("services")? {
         let service = Service::read(entry)?;
         let port = service.listen_port;
-        if planned
-            .services
-            .iter()
-            .any(|other| other.listen_port == port)
-        {
+        if planned.services.iter().any(|other| other.listen_port == port) {
             return Err(super::service::port_used(port));
         }
         service.check(call.world, &planned)?;

@@ -85,9 +85,8 @@ impl LoadBalancer {
         if let Some(found) = text("/load_balancer_type/name").and_then(LoadBalancerType::find) {
             self.size = found;
         }
-        if let Some(found) = ALGORITHMS
-            .iter()
-            .find(|known| text("/algorithm/type") == Some(**known))
+        if let Some(found) =
+            ALGORITHMS.iter().find(|known| text("/algorithm/type") == Some(**known))
         {
             self.algorithm = found;
         }

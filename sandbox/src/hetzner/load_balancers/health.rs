@@ -70,9 +70,7 @@ impl Health {
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;
-        let set = [Some(port), None]
-            .into_iter()
-            .find_map(|port| one.health.get(&(machine, port)));
+        let set = [Some(port), None].into_iter().find_map(|port| one.health.get(&(machine, port)));
         let health = set.cloned();
         let health = health.unwrap_or_else(|| natural(world, one, target, service, machine));
         text!({

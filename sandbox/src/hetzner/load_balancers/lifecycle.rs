@@ -54,12 +54,8 @@ pub fn disconnect(world: &mut World, id: u64) {
 /// A network is about to end: its load balancers leave it.
 pub fn forget_network(world: &mut World, network: u64) {
     let is_in = |one: &&LoadBalancer| one.private_net.is_some_and(|net| net.network == network);
-    let attached: Vec<u64> = world
-        .load_balancers
-        .values()
-        .filter(is_in)
-        .map(|one| one.id)
-        .collect();
+    let attached: Vec<u64> =
+        world.load_balancers.values().filter(is_in).map(|one| one.id).collect();
     for id in attached {
         disconnect(world, id);
     }
@@ -69,12 +65,10 @@ pub fn forget_network(world: &mut World, network: u64) {
 pub fn forget_server(world: &mut World, server: u64) {
     for one in world.load_balancers.values_mut() {
         let before = one.targets.len();
-        one.targets
-            .retain(|target| target.kind != Kind::Server(server));
+        one.targets.retain(|target| target.kind != Kind::Server(server));
         if one.targets.len() != before {
             one.edited.forget("targets");
         }
-        one.health
-            .retain(|(machine, _), _| *machine != Machine::Server(server));
+        one.health.retain(|(machine, _), _| *machine != Machine::Server(server));
     }
 }

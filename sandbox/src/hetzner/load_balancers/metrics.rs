@@ -54,9 +54,8 @@ pub fn metrics(call: &Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
         for name in *names {
             let value = one.metrics.get(*name).copied().unwrap_or_default();
             let times = (start.as_second()..end.as_second()).step_by(step as usize);
-            let values: Vec<Value> = times
-                .map(|at| json!([at as f64, value.to_string()]))
-                .collect();
+            let values: Vec<Value> =
+                times.map(|at| json!([at as f64, value.to_string()])).collect();
             series.insert((*name).to_owned(), json!({"values": values}));
         }
     }
@@ -67,6 +66,5 @@ pub fn metrics(call: &Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
 
 fn time(query: &Query, name: &str) -> Result<Timestamp, ApiError> {
     let text = query.one(name).unwrap_or_default();
-    text.parse()
-        .map_err(|_| ApiError::invalid(name, "must be a time stamp of RFC 3339"))
+    text.parse().map_err(|_| ApiError::invalid(name, "must be a time stamp of RFC 3339"))
 }

@@ -96,12 +96,8 @@ impl LoadBalancer {
 
     /// IDs of all certificates that its services use, each once.
     pub fn certificates(&self) -> Vec<u64> {
-        let mut ids: Vec<u64> = self
-            .services
-            .iter()
-            .flat_map(|service| service.certificates())
-            .copied()
-            .collect();
+        let mut ids: Vec<u64> =
+            self.services.iter().flat_map(|service| service.certificates()).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -109,18 +105,14 @@ impl LoadBalancer {
 
     /// How many machines its targets are; those of label selectors count one by one.
     pub fn count_targets(&self, world: &World) -> usize {
-        self.targets
-            .iter()
-            .map(|target| target.machines(world, self).len())
-            .sum()
+        self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
     /// Without what a test has edited.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
-        let private = self
-            .private_net
-            .map(|net| text!({"network": net.network, "ip": net.ip.to_string()}));
+        let private =
+            self.private_net.map(|net| text!({"network": net.network, "ip": net.ip.to_string()}));
         text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "load_balancer_type": self.size.json(world), "location": self.location.json(),

@@ -139,10 +139,7 @@ impl Service {
 
     /// Can stand beside the other services: every port once, certificates that exist, no more than the type allows.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
-        let others = one
-            .services
-            .iter()
-            .filter(|other| other.listen_port != self.listen_port);
+        let others = one.services.iter().filter(|other| other.listen_port != self.listen_port);
         let taken: Vec<u16> = others.clone().flat_map(Service::ports).collect();
         if let Some(port) = self.ports().find(|port| taken.contains(port)) {
             return Err(port_used(port));
@@ -300,11 +297,7 @@ impl HealthCheckHttp {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }
         let is_odd = |character: char| character.is_whitespace() || "%\\".contains(character);
-        if self
-            .domain
-            .as_ref()
-            .is_some_and(|domain| domain.contains(is_odd))
-        {
+        if self.domain.as_ref().is_some_and(|domain| domain.contains(is_odd)) {
             let problem = "must not contain spaces, percent signs or backslashes";
             return Err(fields.invalid("domain", problem));
         }
@@ -320,9 +313,7 @@ impl HealthCheckHttp {
         if let Some(codes) = fields.strings("status_codes")? {
             let fits = |code: &String| {
                 (1..=3).contains(&code.len())
-                    && code
-                        .chars()
-                        .all(|one| one.is_ascii_digit() || "?*".contains(one))
+                    && code.chars().all(|one| one.is_ascii_digit() || "?*".contains(one))
             };
             if !codes.iter().all(fits) {
                 let problem = "must be status codes with ? and * as wildcards";

@@ -88,9 +88,8 @@ impl Target {
             }
             Kind::LabelSelector(..) => {
                 self.check_way(one)?;
-                let mut selected = world
-                    .servers_of(one.project)
-                    .filter(|server| self.selects(server));
+                let mut selected =
+                    world.servers_of(one.project).filter(|server| self.selects(server));
                 selected.try_for_each(|server| self.check_server(one, server))?;
             }
         }
@@ -203,9 +202,7 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
         Err(refused("ip_not_owned", message))
     };
     if is_private(ip) {
-        let network = one
-            .private_net
-            .and_then(|net| world.networks.get(&net.network));
+        let network = one.private_net.and_then(|net| world.networks.get(&net.network));
         let network = network.ok_or_else(not_attached)?;
         let is_in = |subnet: &&Subnet| matches!(ip, IpAddr::V4(ip) if subnet.has_host(ip));
         return match network.subnets.iter().find(is_in) {

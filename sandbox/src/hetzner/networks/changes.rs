@@ -59,22 +59,14 @@ fn delete_subnet(mut fields: Fields, network: &Network) -> Result<Change, ApiErr
     let range = fields.range("ip_range")?;
     let range = fields.required("ip_range", range)?;
     fields.finish()?;
-    if !network
-        .subnets
-        .iter()
-        .any(|subnet| subnet.ip_range == range)
-    {
+    if !network.subnets.iter().any(|subnet| subnet.ip_range == range) {
         return Err(ApiError::new(
             404,
             "not_found",
             format!("subnet {range} not found"),
         ));
     }
-    if network
-        .addresses
-        .keys()
-        .any(|address| range.contains(address))
-    {
+    if network.addresses.keys().any(|address| range.contains(address)) {
         return Err(ApiError::new(
             500,
             "service_error",

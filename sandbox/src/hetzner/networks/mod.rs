@@ -94,11 +94,7 @@ impl Network {
     pub fn free_address(&self, subnet: &Subnet) -> Option<Ipv4Addr> {
         let last = Ipv4Addr::from(u32::from(subnet.ip_range.broadcast()) - 1);
         let mut candidate = first_address(subnet.ip_range);
-        let mut taken = self
-            .addresses
-            .range(candidate..)
-            .map(|(address, _)| *address)
-            .peekable();
+        let mut taken = self.addresses.range(candidate..).map(|(address, _)| *address).peekable();
         while candidate <= last {
             let is_taken = taken.next_if_eq(&candidate).is_some();
             if !is_taken && self.is_free(candidate) {
@@ -130,9 +126,7 @@ impl Network {
             return Err(none());
         }
         let Some(ip) = ip else {
-            return subnets
-                .find_map(|subnet| self.free_address(subnet))
-                .ok_or_else(none);
+            return subnets.find_map(|subnet| self.free_address(subnet)).ok_or_else(none);
         };
         if subnets.any(|subnet| subnet.has_host(ip)) && self.is_free(ip) {
             Ok(ip)
@@ -278,9 +272,8 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
 fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let (name, labels) = owned::read_changes(call, &mut fields, network)?;
-    let expose = fields
-        .flag("expose_routes_to_vswitch")?
-        .unwrap_or(network.expose_routes_to_vswitch);
+    let expose =
+        fields.flag("expose_routes_to_vswitch")?.unwrap_or(network.expose_routes_to_vswitch);
     fields.finish()?;
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
@@ -306,9 +299,7 @@ fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
         return Err(ApiError::conflict("network"));
     }
     for server in call.world.servers.values_mut() {
-        server
-            .private_net
-            .retain(|attachment| attachment.network != network.id);
+        server.private_net.retain(|attachment| attachment.network != network.id);
     }
     load_balancers::forget_network(call.world, network.id);
     call.world.networks.remove(&network.id);

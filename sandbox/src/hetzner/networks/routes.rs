@@ -43,10 +43,8 @@ impl Route {
                 &format!("is not part of the network's range {}", network.ip_range),
             );
         }
-        let mut vswitches = network
-            .subnets
-            .iter()
-            .filter(|subnet| subnet.kind == SubnetType::Vswitch);
+        let mut vswitches =
+            network.subnets.iter().filter(|subnet| subnet.kind == SubnetType::Vswitch);
         if route.gateway == network.gateway()
             || route.gateway == PUBLIC_GATEWAY
             || vswitches.any(|subnet| subnet.ip_range.contains(&route.gateway))
@@ -88,10 +86,7 @@ impl Route {
             return network.routes.iter().any(Route::is_default);
         }
         let mut routes = network.routes.iter().filter(|route| !route.is_default());
-        network
-            .subnets
-            .iter()
-            .any(|subnet| overlap(subnet.ip_range, self.destination))
+        network.subnets.iter().any(|subnet| overlap(subnet.ip_range, self.destination))
             || routes.any(|route| overlap(route.destination, self.destination))
     }
 }

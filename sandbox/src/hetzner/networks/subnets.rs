@@ -118,11 +118,7 @@ impl Subnet {
         if is_vswitch && self.network_zone != ZONE {
             return Err(fields.invalid("network_zone", format!("vSwitches exist in {} only", ZONE)));
         }
-        if network
-            .subnets
-            .iter()
-            .any(|other| other.network_zone != self.network_zone)
-        {
+        if network.subnets.iter().any(|other| other.network_zone != self.network_zone) {
             return Err(fields.invalid(
                 "network_zone",
                 "all subnets of a network must be in the same network zone",
@@ -152,22 +148,12 @@ impl Subnet {
 
 /// The first /24 that neither a subnet nor a route uses.
 pub fn free_range(network: &Network) -> Option<Ipv4Net> {
-    network
-        .ip_range
-        .subnets(DEFAULT_PREFIX)
-        .ok()?
-        .find(|range| !is_occupied(network, *range))
+    network.ip_range.subnets(DEFAULT_PREFIX).ok()?.find(|range| !is_occupied(network, *range))
 }
 
 fn is_occupied(network: &Network, range: Ipv4Net) -> bool {
-    let mut destinations = network
-        .routes
-        .iter()
-        .filter(|route| !route.is_default())
-        .map(|route| route.destination);
-    network
-        .subnets
-        .iter()
-        .any(|subnet| overlap(subnet.ip_range, range))
+    let mut destinations =
+        network.routes.iter().filter(|route| !route.is_default()).map(|route| route.destination);
+    network.subnets.iter().any(|subnet| overlap(subnet.ip_range, range))
         || destinations.any(|to| overlap(to, range))
 }

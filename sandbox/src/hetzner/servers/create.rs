@@ -155,15 +155,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     });
     let next = starts.then(|| power::start_after(call.world, project, resource, action));
 
-    let server = call
-        .world
-        .servers
-        .get(&id)
-        .map(|server| server.json(call.world));
-    let next: Vec<Text> = next
-        .iter()
-        .map(|action| call.world.action_json(*action))
-        .collect();
+    let server = call.world.servers.get(&id).map(|server| server.json(call.world));
+    let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
     // A made-up password, the same length as the real ones: nobody can log in here. With a key there is none.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
@@ -247,10 +240,7 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     let image = Image::find_for(&text, server_type.architecture);
     let image =
         image.ok_or_else(|| fields.invalid("image", format!("image '{text}' not found")))?;
-    if fields
-        .string("user_data")?
-        .is_some_and(|data| data.len() > MAX_USER_DATA)
-    {
+    if fields.string("user_data")?.is_some_and(|data| data.len() > MAX_USER_DATA) {
         return Err(fields.invalid(
             "user_data",
             format!("must not be longer than {MAX_USER_DATA} bytes"),

@@ -53,10 +53,7 @@ impl Server {
         {
             self.image = found;
         }
-        if let Some(protected) = wanted
-            .pointer("/protection/delete")
-            .and_then(Value::as_bool)
-        {
+        if let Some(protected) = wanted.pointer("/protection/delete").and_then(Value::as_bool) {
             self.protected = protected;
         }
         if let Some(labels) = wanted.get("labels").and_then(Value::as_object) {
@@ -64,12 +61,8 @@ impl Server {
                 |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
             self.labels = labels.iter().filter_map(label).collect::<Labels>();
         }
-        let id = |pointer: &str| {
-            wanted
-                .pointer(pointer)
-                .and_then(Value::as_u64)
-                .unwrap_or_default()
-        };
+        let id =
+            |pointer: &str| wanted.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
         let ip = text("/public_net/ipv4/ip").and_then(|ip| ip.parse().ok());
         self.ipv4 = ip.map(|ip| PublicIpv4 {
             id: id("/public_net/ipv4/id"),
@@ -81,11 +74,8 @@ impl Server {
             network,
         });
         let attachments = wanted.get("private_net").and_then(Value::as_array);
-        self.private_net = attachments
-            .into_iter()
-            .flatten()
-            .filter_map(understand_attachment)
-            .collect();
+        self.private_net =
+            attachments.into_iter().flatten().filter_map(understand_attachment).collect();
     }
 }
 
@@ -96,10 +86,6 @@ fn understand_attachment(wanted: &Value) -> Option<Attachment> {
         network: wanted.get("network")?.as_u64()?,
         ip: wanted.get("ip")?.as_str()?.parse().ok()?,
         alias_ips: aliases.into_iter().flatten().filter_map(alias).collect(),
-        mac_address: wanted
-            .get("mac_address")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .into(),
+        mac_address: wanted.get("mac_address").and_then(Value::as_str).unwrap_or_default().into(),
     })
 }

@@ -29,12 +29,10 @@ pub fn delete(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
         takes: DELETE_TAKES,
         after: None,
     };
-    let action = call
-        .world
-        .start_action(start, move |world, outcome| match outcome {
-            Outcome::Success => remove(world, id),
-            Outcome::Failure => set_status(world, id, before),
-        });
+    let action = call.world.start_action(start, move |world, outcome| match outcome {
+        Outcome::Success => remove(world, id),
+        Outcome::Failure => set_status(world, id, before),
+    });
     Ok(call.world.action_reply(200, action))
 }
 

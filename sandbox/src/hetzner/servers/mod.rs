@@ -107,17 +107,11 @@ pub struct Attachment {
 
 impl Status {
     pub fn parse(text: &str) -> Option<Status> {
-        STATUSES
-            .iter()
-            .find(|(_, name)| *name == text)
-            .map(|(status, _)| *status)
+        STATUSES.iter().find(|(_, name)| *name == text).map(|(status, _)| *status)
     }
 
     pub fn name(self) -> &'static str {
-        STATUSES
-            .iter()
-            .find(|(status, _)| *status == self)
-            .map_or("unknown", |(_, name)| name)
+        STATUSES.iter().find(|(status, _)| *status == self).map_or("unknown", |(_, name)| name)
     }
 }
 
@@ -140,9 +134,7 @@ impl Server {
     }
 
     pub fn attachment(&self, network: u64) -> Option<&Attachment> {
-        self.private_net
-            .iter()
-            .find(|attachment| attachment.network == network)
+        self.private_net.iter().find(|attachment| attachment.network == network)
     }
 
     /// The server as the API shows it.
@@ -320,10 +312,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         Status::parse(text)
             .ok_or_else(|| ApiError::invalid("status", format!("unknown status '{text}'")))
     };
-    let statuses = query
-        .all("status")
-        .map(status)
-        .collect::<Result<Vec<_>, _>>()?;
+    let statuses = query.all("status").map(status).collect::<Result<Vec<_>, _>>()?;
     let has_status = |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
     let all = call.world.servers_of(call.project).filter(has_status);
     let found = owned::select(&query, all)?;
@@ -379,10 +368,7 @@ fn check_name(
     if name.len() > 253 || !name.split('.').all(is_dns_label) {
         return Err(fields.invalid("name", "must be a host name as in RFC 1123"));
     }
-    if world
-        .servers_of(project)
-        .any(|server| server.name == name && Some(server.id) != own)
-    {
+    if world.servers_of(project).any(|server| server.name == name && Some(server.id) != own) {
         return Err(ApiError::name_taken("server"));
     }
     Ok(name)

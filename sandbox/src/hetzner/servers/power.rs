@@ -84,10 +84,8 @@ pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
         after: None,
     };
     let action = call.world.start_action(start, move |world, outcome| {
-        let is_running = world
-            .servers
-            .get(&id)
-            .is_some_and(|server| server.status == Status::Running);
+        let is_running =
+            world.servers.get(&id).is_some_and(|server| server.status == Status::Running);
         if outcome == Outcome::Success && is_running {
             set_status(world, id, Status::Stopping);
             world.later(GUEST_TAKES, move |world| obey(world, id));
@@ -150,11 +148,7 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
 
 /// Somebody may have switched the server meanwhile.
 fn obey(world: &mut World, id: u64) {
-    if world
-        .servers
-        .get(&id)
-        .is_some_and(|server| server.status == Status::Stopping)
-    {
+    if world.servers.get(&id).is_some_and(|server| server.status == Status::Stopping) {
         set_status(world, id, Status::Off);
     }
 }

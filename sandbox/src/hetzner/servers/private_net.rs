@@ -52,12 +52,10 @@ pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
         takes: TAKES,
         after: None,
     };
-    let action = call
-        .world
-        .start_action(start, move |world, outcome| match outcome {
-            Outcome::Success => connect(world, id, attachment),
-            Outcome::Failure => disconnect(world, id, attachment.network),
-        });
+    let action = call.world.start_action(start, move |world, outcome| match outcome {
+        Outcome::Success => connect(world, id, attachment),
+        Outcome::Failure => disconnect(world, id, attachment.network),
+    });
     Ok(call.world.action_reply(201, action))
 }
 
@@ -96,16 +94,10 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     let holder = server.resource();
     let network = networks::find(call, id)?;
     let kept = &attachment.alias_ips;
-    let fresh: Vec<Ipv4Addr> = alias_ips
-        .iter()
-        .copied()
-        .filter(|ip| !kept.contains(ip))
-        .collect();
+    let fresh: Vec<Ipv4Addr> = alias_ips.iter().copied().filter(|ip| !kept.contains(ip)).collect();
     check_aliases(network, server, attachment.ip, &fresh, alias_ips.len())?;
     if let Some(network) = call.world.networks.get_mut(&id) {
-        network
-            .addresses
-            .extend(fresh.iter().map(|ip| (*ip, holder)));
+        network.addresses.extend(fresh.iter().map(|ip| (*ip, holder)));
     }
     let start = Start {
         project: call.project,
@@ -117,10 +109,8 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     let action = call.world.start_action(start, move |world, outcome| {
         if outcome == Outcome::Success
             && let Some(server) = world.servers.get_mut(&holder.id)
-            && let Some(attachment) = server
-                .private_net
-                .iter_mut()
-                .find(|attachment| attachment.network == id)
+            && let Some(attachment) =
+                server.private_net.iter_mut().find(|attachment| attachment.network == id)
         {
             attachment.alias_ips = alias_ips;
         }
@@ -137,10 +127,8 @@ pub fn reserve(
     max_attached: usize,
 ) -> Result<Attachment, ApiError> {
     let missing = || ApiError::not_found("network", wish.network);
-    let network = world
-        .networks
-        .get(&wish.network)
-        .filter(|network| network.project == server.project);
+    let network =
+        world.networks.get(&wish.network).filter(|network| network.project == server.project);
     let network = network.ok_or_else(missing)?;
     if server.attachment(network.id).is_some() {
         return Err(refused(
@@ -148,10 +136,8 @@ pub fn reserve(
             "server is already attached to the network",
         ));
     }
-    let mut others = server
-        .private_net
-        .iter()
-        .filter_map(|attachment| world.networks.get(&attachment.network));
+    let mut others =
+        server.private_net.iter().filter_map(|attachment| world.networks.get(&attachment.network));
     if others.any(|other| overlap(other.ip_range, network.ip_range)) {
         return Err(refused(
             "networks_overlap",
@@ -167,18 +153,9 @@ pub fn reserve(
     let ip = network.choose(server.location.network_zone, wish.ip, wish.ip_range)?;
     check_aliases(network, server, ip, &wish.alias_ips, wish.alias_ips.len())?;
 
-    let taken = wish
-        .alias_ips
-        .iter()
-        .chain([&ip])
-        .map(|ip| (*ip, server.resource()));
+    let taken = wish.alias_ips.iter().chain([&ip]).map(|ip| (*ip, server.resource()));
     let attachment = Attachment::new(network.id, server.id, ip, wish.alias_ips.clone());
-    world
-        .networks
-        .get_mut(&wish.network)
-        .ok_or_else(missing)?
-        .addresses
-        .extend(taken);
+    world.networks.get_mut(&wish.network).ok_or_else(missing)?.addresses.extend(taken);
     Ok(attachment)
 }
 
@@ -214,9 +191,7 @@ pub fn hold_what_is_shown(world: &mut World, id: u64) {
 
 fn disconnect(world: &mut World, server: u64, network: u64) {
     if let Some(server) = world.servers.get_mut(&server) {
-        server
-            .private_net
-            .retain(|attachment| attachment.network != network);
+        server.private_net.retain(|attachment| attachment.network != network);
         server.edited.forget("private_net");
     }
     hold_what_is_shown(world, server);
@@ -239,11 +214,7 @@ fn check_aliases(
     let zone = server.location.network_zone;
     let is_near = |subnet: &&Subnet| subnet.is_for_servers() && subnet.network_zone == zone;
     let is_in_subnet = |alias: Ipv4Addr| {
-        network
-            .subnets
-            .iter()
-            .filter(is_near)
-            .any(|subnet| subnet.has_host(alias))
+        network.subnets.iter().filter(is_near).any(|subnet| subnet.has_host(alias))
     };
     for (index, alias) in fresh.iter().enumerate() {
         let is_repeated = *alias == ip || fresh[..index].contains(alias);
@@ -278,7 +249,5 @@ fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2
 
 fn check_attached(server: &Server, network: u64) -> Result<&Attachment, ApiError> {
     let message = || format!("server is not attached to network {network}");
-    server
-        .attachment(network)
-        .ok_or_else(|| ApiError::new(404, "not_found", message()))
+    server.attachment(network).ok_or_else(|| ApiError::new(404, "not_found", message()))
 }

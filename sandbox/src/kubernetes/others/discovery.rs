@@ -52,10 +52,7 @@ fn group(name: &str) -> Value {
 
 fn resources(group: &str) -> Value {
     let rows: Vec<&Resource> = RESOURCES.iter().filter(|row| row.group == group).collect();
-    let version = rows
-        .first()
-        .map(|row| row.api_version())
-        .unwrap_or_default();
+    let version = rows.first().map(|row| row.api_version()).unwrap_or_default();
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});

@@ -25,9 +25,7 @@ pub fn document(path: &str) -> Option<Response> {
 
 fn index() -> Value {
     let mut paths = BTreeMap::new();
-    let named = discovery::groups()
-        .into_iter()
-        .map(|group| format!("apis/{group}/{VERSION}"));
+    let named = discovery::groups().into_iter().map(|group| format!("apis/{group}/{VERSION}"));
     for path in named.chain([format!("api/{VERSION}")]) {
         let url = format!("/openapi/v3/{path}");
         paths.insert(path, json!({"serverRelativeURL": url}));
@@ -132,11 +130,8 @@ fn define(object: &Object, schemas: &mut BTreeMap<String, Value>) {
         return;
     }
     schemas.insert(name.clone(), Value::Null);
-    let properties: BTreeMap<&str, Value> = object
-        .fields
-        .iter()
-        .map(|field| (field.name, property(field, schemas)))
-        .collect();
+    let properties: BTreeMap<&str, Value> =
+        object.fields.iter().map(|field| (field.name, property(field, schemas))).collect();
     schemas.insert(name, json!({"type": "object", "properties": properties}));
 }
 

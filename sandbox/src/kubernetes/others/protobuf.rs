@@ -131,9 +131,8 @@ pub fn read(kind: &str, body: &[u8]) -> Option<Result<Value, String>> {
 }
 
 fn object(message: Message, body: &[u8]) -> Result<Value, String> {
-    let envelope = body
-        .strip_prefix(MAGIC)
-        .ok_or("provided data does not appear to be a protobuf message")?;
+    let envelope =
+        body.strip_prefix(MAGIC).ok_or("provided data does not appear to be a protobuf message")?;
     let (mut types, mut object) = (Map::new(), Map::new());
     for field in Fields(envelope) {
         match field? {
@@ -179,9 +178,7 @@ fn decode(message: Message, bytes: &[u8]) -> Result<Map<String, Value>, String> 
             (Wire::Map, Raw::Bytes(bytes)) => {
                 let entry = decode(&[(1, "key", Wire::Text), (2, "value", Wire::Text)], bytes)?;
                 let part = |part: &str| entry.get(part).and_then(Value::as_str).unwrap_or_default();
-                let map = object
-                    .entry(*name)
-                    .or_insert_with(|| Value::Object(Map::new()));
+                let map = object.entry(*name).or_insert_with(|| Value::Object(Map::new()));
                 map[part("key")] = part("value").into();
                 continue;
             }
@@ -193,9 +190,7 @@ fn decode(message: Message, bytes: &[u8]) -> Result<Map<String, Value>, String> 
 }
 
 fn push(object: &mut Map<String, Value>, name: &str, value: Value) {
-    let list = object
-        .entry(name)
-        .or_insert_with(|| Value::Array(Vec::new()));
+    let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
     if let Value::Array(list) = list {
         list.push(value);
     }

@@ -238,9 +238,8 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
 fn node(node: &Value, name: &Value, age: &str) -> Value {
     let info = &node["status"]["nodeInfo"];
     let address = |kind: &str| {
-        let found = items(&node["status"]["addresses"])
-            .iter()
-            .find(|address| address["type"] == kind);
+        let found =
+            items(&node["status"]["addresses"]).iter().find(|address| address["type"] == kind);
         or(
             found.map_or("", |address| text(&address["address"])),
             "<none>",
@@ -263,9 +262,8 @@ fn node(node: &Value, name: &Value, age: &str) -> Value {
 }
 
 fn node_status(node: &Value) -> String {
-    let ready = items(&node["status"]["conditions"])
-        .iter()
-        .find(|condition| condition["type"] == "Ready");
+    let ready =
+        items(&node["status"]["conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let status = match ready {
         Some(condition) if condition["status"] == "True" => "Ready",
         Some(_) => "NotReady",
@@ -333,11 +331,7 @@ fn external_ips(service: &Value) -> String {
     }
     if balanced {
         let ingress = items(&service["status"]["loadBalancer"]["ingress"]);
-        shown.extend(
-            ingress
-                .iter()
-                .map(|entry| or(text(&entry["ip"]), text(&entry["hostname"]))),
-        );
+        shown.extend(ingress.iter().map(|entry| or(text(&entry["ip"]), text(&entry["hostname"]))));
         shown.sort_unstable();
         shown.dedup();
     }
@@ -350,9 +344,7 @@ fn external_ips(service: &Value) -> String {
 }
 
 fn event(event: &Value, name: &Value) -> Value {
-    let first_time = event["firstTimestamp"]
-        .as_str()
-        .or_else(|| event["eventTime"].as_str());
+    let first_time = event["firstTimestamp"].as_str().or_else(|| event["eventTime"].as_str());
     let first = age::since(first_time);
     let series = &event["series"];
     let last = match (
@@ -362,10 +354,7 @@ fn event(event: &Value, name: &Value) -> Value {
         (Some(time), _) | (None, Some(time)) => age::since(Some(time)),
         (None, None) => first.clone(),
     };
-    let count = series["count"]
-        .as_i64()
-        .or_else(|| event["count"].as_i64())
-        .unwrap_or(1);
+    let count = series["count"].as_i64().or_else(|| event["count"].as_i64()).unwrap_or(1);
     let involved = &event["involvedObject"];
     let kind = text(&involved["kind"]).to_lowercase();
     let object = match text(&involved["name"]) {

@@ -38,9 +38,7 @@ fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Valu
     }
     for name in mentioned_fields(changes) {
         let before = merged.remove(name).unwrap_or_default();
-        let kind = schema
-            .and_then(|schema| schema.field(name))
-            .map(|field| field.kind);
+        let kind = schema.and_then(|schema| schema.field(name)).map(|field| field.kind);
         if let Some(after) = field(kind, before, name, changes)? {
             merged.insert(name.to_string(), after);
         }
@@ -135,10 +133,7 @@ fn list_directive<'a>(
 ) -> Result<Option<&'a [Value]>, Refusal> {
     match changes.get(&format!("{prefix}{name}")) {
         None => Ok(None),
-        Some(list) => list
-            .as_array()
-            .map(|items| Some(items.as_slice()))
-            .ok_or_else(bad_directive),
+        Some(list) => list.as_array().map(|items| Some(items.as_slice())).ok_or_else(bad_directive),
     }
 }
 
@@ -158,18 +153,10 @@ fn list(
     // `$patch: replace` as an item of its own makes the others the whole list.
     let replaces = |item: &Value| item[PATCH] == "replace";
     if change.iter().any(replaces) {
-        return Ok(change
-            .iter()
-            .filter(|item| !replaces(item))
-            .cloned()
-            .collect());
+        return Ok(change.iter().filter(|item| !replaces(item)).cloned().collect());
     }
     let mut merged: Vec<Value> = live.to_vec();
-    merged.retain(|item| {
-        !directives
-            .deleted
-            .is_some_and(|deleted| deleted.contains(item))
-    });
+    merged.retain(|item| !directives.deleted.is_some_and(|deleted| deleted.contains(item)));
     for patched in change {
         merge_item(&mut merged, item, merge, patched)?;
     }
@@ -218,9 +205,8 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
 /// Items that `order` names stand in its order. The others keep theirs, each before the first named item that it
 /// preceded in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
-    let (mut named, others): (Vec<Value>, Vec<Value>) = merged
-        .into_iter()
-        .partition(|item| position(order, item, merge).is_some());
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|item| position(order, item, merge).is_some());
     named.sort_by_key(|item| position(order, item, merge));
     let mut sorted = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();

@@ -83,8 +83,7 @@ impl Corner {
     ) {
         if !groups.iter().any(|group| group == MASTERS) {
             let (server, names) = (&self.server, &self.names);
-            self.roles
-                .bind(server, names, directory, user, namespace, rules);
+            self.roles.bind(server, names, directory, user, namespace, rules);
         }
     }
 
@@ -148,8 +147,7 @@ impl Corner {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             // Another test may make it at the same moment.
-            self.server
-                .json("POST", "/api/v1/namespaces", Some(&namespace));
+            self.server.json("POST", "/api/v1/namespaces", Some(&namespace));
             (status, created) = self.server.json("POST", &path, Some(&object));
         }
         assert_eq!(status, 201, "{path}: {created}");
@@ -239,20 +237,14 @@ impl Corner {
         let text = |field: &str| written["metadata"][field].as_str().unwrap_or_default();
         let path = path(resource, namespace, text("name"));
         let version = text("resourceVersion");
-        self.server
-            .json("GET", &format!("{path}?resourceVersion={version}"), None);
+        self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
     /// With their real names.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
-        let (_, list) = self
-            .server
-            .json("GET", &path(resource, namespace, ""), None);
+        let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();
-        items
-            .filter(|item| self.names.owns(item))
-            .cloned()
-            .collect()
+        items.filter(|item| self.names.owns(item)).cloned().collect()
     }
 }
 

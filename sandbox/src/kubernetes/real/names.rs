@@ -20,9 +20,8 @@ impl Names {
     /// A prefix that no other corner has, of this process or another.
     pub fn new() -> Names {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let nanoseconds = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_nanos() as u64);
+        let nanoseconds =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let seed = nanoseconds ^ u64::from(std::process::id()) << 32 ^ count << 20;
         let number = crate::faults::SplitMix64::new(seed).next() >> 24;
@@ -123,10 +122,9 @@ impl Names {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(key, value)| (key.clone(), self.value(value)))
-                .collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), self.value(value))).collect()
+            }
             other => other.clone(),
         }
     }

@@ -155,16 +155,11 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
         ("nonResourceURLs", rule.non_resource_urls.clone()),
         (
             "resourceNames",
-            rule.resource_names
-                .iter()
-                .map(|name| names.inside(name))
-                .collect(),
+            rule.resource_names.iter().map(|name| names.inside(name)).collect(),
         ),
     ];
     let given = parts.into_iter().filter(|(_, values)| !values.is_empty());
-    given
-        .map(|(key, values)| (key.to_owned(), json!(values)))
-        .collect()
+    given.map(|(key, values)| (key.to_owned(), json!(values))).collect()
 }
 
 /// One question for each thing that rules allow.

@@ -44,11 +44,9 @@ impl Server {
         let base = read.text(&read.cluster, "server");
         let base = base.ok_or_else(|| read.problem("names no server"))?;
         let mut roots = Vec::new();
-        for item in parse_pem(
-            &read
-                .data(&read.cluster, "certificate-authority")?
-                .unwrap_or_default(),
-        ) {
+        for item in
+            parse_pem(&read.data(&read.cluster, "certificate-authority")?.unwrap_or_default())
+        {
             if let Ok(PemItem::Certificate(certificate)) = item {
                 roots.push(certificate);
             }
@@ -61,11 +59,7 @@ impl Server {
             _ => None,
         };
         let token = match read.text(&read.user, "tokenFile") {
-            Some(path) => Some(
-                std::fs::read_to_string(read.folder.join(path))?
-                    .trim()
-                    .to_owned(),
-            ),
+            Some(path) => Some(std::fs::read_to_string(read.folder.join(path))?.trim().to_owned()),
             None => read.text(&read.user, "token"),
         };
         if identity.is_none() && token.is_none() {
@@ -91,9 +85,7 @@ impl Server {
         if !query.is_empty() {
             url = format!("{url}?{}", query.join("&"));
         }
-        let mut sent = ureq::http::Request::builder()
-            .method(request.method.as_str())
-            .uri(url);
+        let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
         // JSON alone can be read on its way back.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
@@ -139,13 +131,9 @@ impl Server {
         let request = Request {
             method: method.into(),
             path: path.into(),
-            query: query
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
+            query: query.map(|(key, value)| (key.into(), value.into())).collect(),
             headers: vec![("content-type".into(), content_type.into())],
-            body: body
-                .map(|body| body.to_string().into_bytes())
-                .unwrap_or_default(),
+            body: body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
             client_certificate: None,
         };
         match self.send(&Caller::Owner, &request) {
@@ -246,8 +234,7 @@ impl Kubeconfig<'_> {
                 .map_err(|_| self.problem(&format!("{field}-data is no base64")));
         }
         let file = self.text(part, field);
-        file.map(|file| std::fs::read(self.folder.join(file)))
-            .transpose()
+        file.map(|file| std::fs::read(self.folder.join(file))).transpose()
     }
 
     fn identity(&self, certificate: &[u8], key: &[u8]) -> io::Result<ClientCert> {

@@ -20,9 +20,7 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     } else {
         let found = name_rule(name);
         errors.extend(
-            found
-                .iter()
-                .map(|why| FieldError::invalid("metadata.name", &metadata["name"], why)),
+            found.iter().map(|why| FieldError::invalid("metadata.name", &metadata["name"], why)),
         );
     }
     errors.extend(labels(metadata));
@@ -71,9 +69,7 @@ fn labels(metadata: &Value) -> Vec<FieldError> {
         );
         let wrong_value = names::label_value(text(value));
         errors.extend(
-            wrong_value
-                .iter()
-                .map(|why| FieldError::invalid("metadata.labels", value, why)),
+            wrong_value.iter().map(|why| FieldError::invalid("metadata.labels", value, why)),
         );
     }
     errors
@@ -107,9 +103,7 @@ fn finalizers(metadata: &Value) -> Vec<FieldError> {
         let name = text(finalizer);
         let wrong = names::qualified(name);
         errors.extend(
-            wrong
-                .iter()
-                .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
+            wrong.iter().map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
         );
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
             errors.push(FieldError::invalid(

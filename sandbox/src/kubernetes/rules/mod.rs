@@ -77,10 +77,7 @@ fn items(value: &Value) -> &[Value] {
 
 /// The same to be changed. A field that is absent stays absent, which `object[field]` would not leave so.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
-    object
-        .get_mut(field)
-        .and_then(Value::as_array_mut)
-        .map_or(&mut [], Vec::as_mut_slice)
+    object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
 /// The text of a field, empty when it is absent.

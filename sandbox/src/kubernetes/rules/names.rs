@@ -57,11 +57,9 @@ pub fn qualified(key: &str) -> Vec<String> {
     let mut found = Vec::new();
     match prefix {
         Some("") => found.push("prefix part must be non-empty".into()),
-        Some(prefix) => found.extend(
-            subdomain(prefix)
-                .into_iter()
-                .map(|why| format!("prefix part {why}")),
-        ),
+        Some(prefix) => {
+            found.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")))
+        }
         None => {}
     }
     if name.is_empty() {

@@ -79,15 +79,11 @@ fn taints(node: &Value) -> Vec<FieldError> {
         let at = |field: &str| format!("metadata.taints[{index}]{field}");
         let wrong_key = names::qualified(text(&taint["key"]));
         errors.extend(
-            wrong_key
-                .iter()
-                .map(|why| FieldError::invalid(at(".key"), &taint["key"], why)),
+            wrong_key.iter().map(|why| FieldError::invalid(at(".key"), &taint["key"], why)),
         );
         let wrong_value = names::label_value(text(&taint["value"]));
         errors.extend(
-            wrong_value
-                .iter()
-                .map(|why| FieldError::invalid(at(".value"), &taint["value"], why)),
+            wrong_value.iter().map(|why| FieldError::invalid(at(".value"), &taint["value"], why)),
         );
         match text(&taint["effect"]) {
             "" => errors.push(FieldError::required(at(".effect"), "")),
@@ -100,10 +96,7 @@ fn taints(node: &Value) -> Vec<FieldError> {
             }
             _ => {}
         }
-        if taints[..index]
-            .iter()
-            .any(|earlier| same_taint(earlier, taint))
-        {
+        if taints[..index].iter().any(|earlier| same_taint(earlier, taint)) {
             let detail = "taints must be unique by key and effect pair";
             errors.push(FieldError::duplicate(at(""), &go_taint(taint), detail));
         }

@@ -43,10 +43,7 @@ impl Rules for Service {
         }
         if spec["type"] == "LoadBalancer" {
             let ingress = items_mut(&mut object["status"]["loadBalancer"], "ingress");
-            for entry in ingress
-                .iter_mut()
-                .filter(|entry| !text(&entry["ip"]).is_empty())
-            {
+            for entry in ingress.iter_mut().filter(|entry| !text(&entry["ip"]).is_empty()) {
                 default_to(entry, "ipMode", "VIP");
             }
         }
@@ -131,10 +128,7 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value) {
     }
     if is_external(old) && !is_external(new) {
         let node_ports = |spec: &Value| -> Vec<Value> {
-            items(&spec["ports"])
-                .iter()
-                .map(|port| port["nodePort"].clone())
-                .collect()
+            items(&spec["ports"]).iter().map(|port| port["nodePort"].clone()).collect()
         };
         if node_ports(new) == node_ports(old) {
             for port in items_mut(new, "ports") {
@@ -218,9 +212,7 @@ fn ports(spec: &Value) -> Vec<FieldError> {
             name => {
                 let wrong = names::label(name);
                 errors.extend(
-                    wrong
-                        .iter()
-                        .map(|why| FieldError::invalid(at(".name"), &port["name"], why)),
+                    wrong.iter().map(|why| FieldError::invalid(at(".name"), &port["name"], why)),
                 );
                 if earlier.iter().any(|other| other["name"] == port["name"]) {
                     errors.push(FieldError::duplicate(
@@ -270,9 +262,7 @@ fn ports(spec: &Value) -> Vec<FieldError> {
 }
 
 fn port_number(port: &Value, field: String) -> Option<FieldError> {
-    let valid = port
-        .as_i64()
-        .is_some_and(|number| (1..=65535).contains(&number));
+    let valid = port.as_i64().is_some_and(|number| (1..=65535).contains(&number));
     (!valid).then(|| FieldError::invalid(field, port, "must be between 1 and 65535, inclusive"))
 }
 
@@ -286,11 +276,8 @@ fn selector(spec: &Value) -> Vec<FieldError> {
                 .map(|why| FieldError::invalid("spec.selector", &key.as_str().into(), why)),
         );
         let wrong_value = names::label_value(text(value));
-        errors.extend(
-            wrong_value
-                .iter()
-                .map(|why| FieldError::invalid("spec.selector", value, why)),
-        );
+        errors
+            .extend(wrong_value.iter().map(|why| FieldError::invalid("spec.selector", value, why)));
     }
     errors
 }
@@ -324,9 +311,7 @@ fn load_balancer_fields(spec: &Value) -> Vec<FieldError> {
         let wrong = names::qualified(text(&spec["loadBalancerClass"]));
         let class = &spec["loadBalancerClass"];
         errors.extend(
-            wrong
-                .iter()
-                .map(|why| FieldError::invalid("spec.loadBalancerClass", class, why)),
+            wrong.iter().map(|why| FieldError::invalid("spec.loadBalancerClass", class, why)),
         );
     }
     errors

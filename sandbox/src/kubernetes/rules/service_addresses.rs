@@ -59,16 +59,12 @@ impl Taken {
                 continue;
             }
             let spec = &service.value["spec"];
-            taken.cluster_ips.extend(
-                items(&spec["clusterIPs"])
-                    .iter()
-                    .map(|ip| text(ip).to_string()),
-            );
+            taken
+                .cluster_ips
+                .extend(items(&spec["clusterIPs"]).iter().map(|ip| text(ip).to_string()));
             for port in items(&spec["ports"]) {
                 if let Some(number) = port["nodePort"].as_i64() {
-                    taken
-                        .node_ports
-                        .insert((number, text(&port["protocol"]).into()));
+                    taken.node_ports.insert((number, text(&port["protocol"]).into()));
                 }
             }
             if let Some(number) = spec["healthCheckNodePort"].as_i64() {
@@ -88,9 +84,7 @@ impl Taken {
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
         candidates.into_iter().find(|number| {
             !ours.contains(number)
-                && !["TCP", "UDP", "SCTP"]
-                    .iter()
-                    .any(|protocol| self.has_port(*number, protocol))
+                && !["TCP", "UDP", "SCTP"].iter().any(|protocol| self.has_port(*number, protocol))
         })
     }
 
@@ -99,9 +93,7 @@ impl Taken {
         let count = last - first + 1;
         let candidates = (0..count)
             .map(|step| Ipv4Addr::from(first + (seed % count + step) % count).to_string());
-        candidates
-            .into_iter()
-            .find(|ip| !self.cluster_ips.contains(ip))
+        candidates.into_iter().find(|ip| !self.cluster_ips.contains(ip))
     }
 }
 
@@ -125,17 +117,12 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if is_external(new) && is_external(old) {
-        for port in items_mut(new, "ports")
-            .iter_mut()
-            .filter(|port| port["nodePort"].is_null())
-        {
+        for port in items_mut(new, "ports").iter_mut().filter(|port| port["nodePort"].is_null()) {
             let same = |known: &&Value| {
                 known["port"] == port["port"] && known["protocol"] == port["protocol"]
             };
-            if let Some(known) = items(&old["ports"])
-                .iter()
-                .find(same)
-                .filter(|known| !known["nodePort"].is_null())
+            if let Some(known) =
+                items(&old["ports"]).iter().find(same).filter(|known| !known["nodePort"].is_null())
             {
                 port["nodePort"] = known["nodePort"].clone();
             }
@@ -198,8 +185,7 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
 /// What is no IPv4 address at all is validation's to refuse.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
-    ip.parse::<Ipv4Addr>()
-        .is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
+    ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
 }
 
 fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -> Vec<FieldError> {
@@ -208,10 +194,8 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     }
     let mut errors = Vec::new();
     let wanted = spec["type"] == "NodePort" || spec["allocateLoadBalancerNodePorts"] != false;
-    let mut ours: Vec<i64> = items(&spec["ports"])
-        .iter()
-        .filter_map(|port| port["nodePort"].as_i64())
-        .collect();
+    let mut ours: Vec<i64> =
+        items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect();
     // One number serves TCP and UDP of the same port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in items_mut(spec, "ports").iter_mut().enumerate() {
@@ -230,9 +214,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
         if !wanted {
             continue;
         }
-        let shared = port["port"]
-            .as_i64()
-            .and_then(|number| by_port.get(&number).copied());
+        let shared = port["port"].as_i64().and_then(|number| by_port.get(&number).copied());
         match shared
             .filter(|number| !taken.has_port(*number, &protocol))
             .or_else(|| taken.free_port(&ours, seed))
@@ -291,11 +273,8 @@ fn refused(
     old: Option<&Value>,
     taken: &Taken,
 ) -> Option<&'static str> {
-    let held = old.is_some_and(|old| {
-        items(&old["ports"])
-            .iter()
-            .any(|port| port["nodePort"] == number)
-    });
+    let held =
+        old.is_some_and(|old| items(&old["ports"]).iter().any(|port| port["nodePort"] == number));
     if held {
         return None;
     }
@@ -304,7 +283,5 @@ fn refused(
             "provided port is not in the valid range. The range of valid ports is 30000-32767",
         );
     }
-    taken
-        .has_port(number, protocol)
-        .then_some("provided port is already allocated")
+    taken.has_port(number, protocol).then_some("provided port is already allocated")
 }

@@ -307,9 +307,7 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if digits > 0 {
         rest = &rest[1 + digits..];
     }
-    let zone = ["+00:00", "-00:00"]
-        .iter()
-        .any(|shape| after(rest, shape) == Some(""));
+    let zone = ["+00:00", "-00:00"].iter().any(|shape| after(rest, shape) == Some(""));
     if rest == "Z" || zone {
         Ok(())
     } else {
@@ -320,13 +318,10 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
 /// What follows a piece of the layout: its digits stand for any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
-        && piece
-            .bytes()
-            .zip(text.bytes())
-            .all(|(wanted, found)| match wanted {
-                b'0'..=b'9' => found.is_ascii_digit(),
-                _ => wanted == found,
-            });
+        && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {
+            b'0'..=b'9' => found.is_ascii_digit(),
+            _ => wanted == found,
+        });
     if fits { text.get(piece.len()..) } else { None }
 }
 

@@ -34,9 +34,7 @@ impl FieldSelector {
     }
 
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms
-            .iter()
-            .all(|term| (shown(object, &term.field) == term.value) == term.equal)
+        self.terms.iter().all(|term| (shown(object, &term.field) == term.value) == term.equal)
     }
 }
 
@@ -74,11 +72,7 @@ fn unescape(value: &str) -> Option<String> {
     let mut characters = value.chars();
     while let Some(character) = characters.next() {
         match character {
-            '\\' => plain.push(
-                characters
-                    .next()
-                    .filter(|next| matches!(next, '\\' | ',' | '='))?,
-            ),
+            '\\' => plain.push(characters.next().filter(|next| matches!(next, '\\' | ',' | '='))?),
             '=' => return None,
             other => plain.push(other),
         }

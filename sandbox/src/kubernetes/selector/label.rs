@@ -45,9 +45,7 @@ impl LabelSelector {
     pub fn matches(&self, object: &Value) -> bool {
         let none = Map::new();
         let labels = object["metadata"]["labels"].as_object().unwrap_or(&none);
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.matches(labels))
+        self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -119,9 +117,8 @@ impl Parser {
                     "found '{token}', expected: !, identifier, or 'end of string'"
                 ));
             }
-            let requirement = self
-                .requirement()
-                .map_err(|why| format!("unable to parse requirement: {why}"))?;
+            let requirement =
+                self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
             requirements.push(requirement);
             match self.take().as_str() {
                 "" => return Ok(requirements),

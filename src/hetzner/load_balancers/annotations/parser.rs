@@ -181,8 +181,7 @@ impl<'a> AnnotationParser<'a> {
 
     pub(crate) fn problem(&mut self, problem: String) {
         if self.seen.insert(problem.clone()) {
-            self.problems
-                .push(text::cut(&problem, LONGEST_MESSAGE).into_owned());
+            self.problems.push(text::cut(&problem, LONGEST_MESSAGE).into_owned());
         }
     }
 
@@ -363,14 +362,11 @@ pub(crate) fn values_of<'a>(
     annotation: &Annotation,
 ) -> impl Iterator<Item = &'a str> {
     let is_it = |key: &str| {
-        let name = key
-            .strip_prefix(PREFIX)
-            .and_then(|key| key.split('.').next());
+        let name = key.strip_prefix(PREFIX).and_then(|key| key.split('.').next());
         name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
     };
     let all = service.annotations.iter();
-    all.filter(move |(key, _)| is_it(key))
-        .map(|(_, value)| value.trim())
+    all.filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
 }
 
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.

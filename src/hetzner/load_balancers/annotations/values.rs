@@ -52,8 +52,7 @@ pub(crate) fn is_managed(text: &str) -> Result<bool, String> {
 }
 
 pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
-    text.parse()
-        .map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
+    text.parse().map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
 /// What the API takes for `timeout_idle`.
@@ -104,9 +103,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
         let ends = [bytes.first(), bytes.last()].into_iter().flatten();
         name.len() <= SECRET_NAME
             && ends.copied().all(is_end)
-            && bytes
-                .iter()
-                .all(|byte| is_end(*byte) || b"-.".contains(byte))
+            && bytes.iter().all(|byte| is_end(*byte) || b"-.".contains(byte))
     };
     list(text, is_name, "name of a Secret")
 }
@@ -174,10 +171,7 @@ pub(crate) fn hostname(text: &str) -> Result<String, String> {
 }
 
 fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    match words
-        .iter()
-        .find(|(word, _)| word.eq_ignore_ascii_case(text))
-    {
+    match words.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
         Some((_, value)) => Ok(*value),
         None => {
             let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();

@@ -427,9 +427,7 @@ pub(crate) fn issued(
 }
 
 fn sorted(mut domains: Vec<String>) -> Vec<String> {
-    domains
-        .iter_mut()
-        .for_each(|domain| domain.make_ascii_lowercase());
+    domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
     domains.sort_unstable();
     domains.dedup();
     domains

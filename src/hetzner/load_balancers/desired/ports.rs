@@ -181,11 +181,8 @@ pub(crate) fn ports(
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let redirects = |port: &&Port| port.listener.is_https() && port.listener.is_on(F::RedirectHttp);
     let number = |port: &Port| port.listener.listen_port;
-    let redirecting: Vec<String> = ports
-        .iter()
-        .filter(redirects)
-        .map(|port| number(port).to_string())
-        .collect();
+    let redirecting: Vec<String> =
+        ports.iter().filter(redirects).map(|port| number(port).to_string()).collect();
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
@@ -296,10 +293,7 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             ),
             _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
         };
-        if [annotation, by, &a::PROTOCOL]
-            .iter()
-            .any(|one| parser.is_bad(one))
-        {
+        if [annotation, by, &a::PROTOCOL].iter().any(|one| parser.is_bad(one)) {
             continue;
         }
         let why = format!(
@@ -383,9 +377,7 @@ impl PortReader<'_, '_> {
         if !value.is_null() {
             self.wanted.listener.set(field, value);
         }
-        self.wanted
-            .sources
-            .extend(source.map(|source| (field, source)));
+        self.wanted.sources.extend(source.map(|source| (field, source)));
     }
 
     fn certificates(&mut self, all: &CertificatePlan) {

@@ -41,10 +41,7 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
         return BTreeSet::new();
     }
     let asked = asked(&mut AnnotationParser::new(service), service);
-    asked
-        .into_iter()
-        .flat_map(|(_, named)| named.value)
-        .collect()
+    asked.into_iter().flat_map(|(_, named)| named.value).collect()
 }
 
 /// Ports, and the Secrets that they name.
@@ -87,10 +84,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         last.purpose = Purpose::LastUpload;
     }
     for (port, named) in &asked {
-        let found = named
-            .value
-            .iter()
-            .filter_map(|secret| ids.get(secret.as_str()));
+        let found = named.value.iter().filter_map(|secret| ids.get(secret.as_str()));
         let waits = found.clone().any(Option::is_none);
         let mut shown: Vec<u64> = Vec::new();
         for id in found.flatten() {
@@ -102,9 +96,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let ids = Sourced::new(shown, named.source.clone());
         let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
         let other = by_name.map(|named| named.source);
-        let managed = all
-            .ports
-            .insert(port.port, PortCertificates::new(ids, waits));
+        let managed = all.ports.insert(port.port, PortCertificates::new(ids, waits));
         // A port's certificates come from one place.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(

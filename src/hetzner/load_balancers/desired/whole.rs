@@ -208,9 +208,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let keep = parser.read(&a::KEEP, None, v::boolean);
     Whole {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind
-            .or_else(|| defaults.kind.clone())
-            .filter(|_| is_decided),
+        kind: kind.or_else(|| defaults.kind.clone()).filter(|_| is_decided),
         place: if is_decided {
             place(parser, context)
         } else {
@@ -277,13 +275,10 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
     let default = context.project.defaults.labels.clone();
     let is_decided = !context.group.has_no_decider();
     let all = [default.filter(|_| is_decided), set];
-    let labels = all
-        .into_iter()
-        .flatten()
-        .flat_map(|Sourced { value, source }| {
-            let labels = value.0.into_iter();
-            labels.map(move |(key, value)| (key, Sourced::new(value, source.clone())))
-        });
+    let labels = all.into_iter().flatten().flat_map(|Sourced { value, source }| {
+        let labels = value.0.into_iter();
+        labels.map(move |(key, value)| (key, Sourced::new(value, source.clone())))
+    });
     labels.collect()
 }
 
@@ -363,9 +358,7 @@ fn way_on_external(
     own: Sourced<bool>,
 ) -> Sourced<bool> {
     let group = &context.group;
-    let first = group
-        .balancer()
-        .and_then(|one| group.served_on(one).into_iter().next());
+    let first = group.balancer().and_then(|one| group.served_on(one).into_iter().next());
     let Some(first) = first.filter(|first| first.uid != context.service.uid) else {
         return own;
     };
@@ -428,10 +421,7 @@ fn asked_targets(
     };
     let others = others.into_iter().map(asked);
     let own = needs(context.service).then_some(own);
-    let mut owners = group
-        .balancer()
-        .into_iter()
-        .flat_map(|one| one.ownership.ports.values());
+    let mut owners = group.balancer().into_iter().flat_map(|one| one.ownership.ports.values());
     let is_any_left = owners.any(|uid| context.cluster.untouched.contains_key(uid));
     let left = is_any_left.then_some(Asked::Present);
     own.into_iter().chain(others).chain(left).collect()
@@ -442,14 +432,9 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
         let there = context.group.balancer().or(context.group.undecided);
-        let mut targets = there
-            .into_iter()
-            .flat_map(|one| one.balancer.single_targets());
-        targets.any(|(target, _)| {
-            target
-                .node(context.cluster)
-                .is_some_and(|name| *name == node.name)
-        })
+        let mut targets = there.into_iter().flat_map(|one| one.balancer.single_targets());
+        targets
+            .any(|(target, _)| target.node(context.cluster).is_some_and(|name| *name == node.name))
     };
     let is_selected = |node: &&OfferedNode| {
         asked.iter().any(|asked| match asked {
@@ -499,9 +484,9 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
         // They were not read: where the API does not reach it, it says so.
         None => context.project.network.is_some(),
-        Some(subnets) => subnets
-            .iter()
-            .any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip)),
+        Some(subnets) => {
+            subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))
+        }
     };
     let internal = node.addresses.iter();
     let internal = internal.filter(|one| one.kind == AddressKind::InternalIP);

@@ -34,12 +34,7 @@ pub(crate) fn asks(service: &Service) -> bool {
 
 /// Those that Services may claim, of those that were read.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
-    let selector = context
-        .project
-        .defaults
-        .permitted
-        .primary_ip_selector
-        .as_ref();
+    let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| {
         let value_of = |key: &str| one.labels.get(key).map(String::as_str);
         selector.is_none_or(|set| set.value.matches(value_of))

@@ -51,10 +51,7 @@ fn targets_of_nodes(
             Machine::Server(_) => false,
             Machine::Dedicated {
                 public, private, ..
-            } => [public, private]
-                .into_iter()
-                .flatten()
-                .any(|one| ip == *one),
+            } => [public, private].into_iter().flatten().any(|one| ip == *one),
         })
     };
     let group = &context.group;
@@ -66,9 +63,7 @@ fn targets_of_nodes(
     let is_node = |target: &TargetId| {
         is_node(target) && !balancer.is_some_and(|one| group.is_before(one, *target))
     };
-    let all = balancer
-        .into_iter()
-        .flat_map(|one| one.balancer.single_targets());
+    let all = balancer.into_iter().flat_map(|one| one.balancer.single_targets());
     all.filter(|(target, _)| is_node(target)).collect()
 }
 
@@ -76,9 +71,8 @@ impl Ways {
     fn new(context: &Context, desired: &Desired, balancer: Option<Labelled>) -> Ways {
         let private = &desired.use_private_ip;
         let attach = desired.attach();
-        let detached = attach
-            .zip(balancer)
-            .is_some_and(|(attach, balancer)| attach.detaches(&balancer));
+        let detached =
+            attach.zip(balancer).is_some_and(|(attach, balancer)| attach.detaches(&balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
         there.retain(|_, by_private| !(detached && *by_private));
         Ways {
@@ -262,9 +256,7 @@ impl Diff<'_, '_> {
         let mut ways = Ways::new(self.context, self.desired, balancer);
         let by_private = ways.by_private;
         let (wanted, stuck) = self.reached(&ways);
-        let needs_public = stuck
-            .iter()
-            .any(|server| ways.there.get(server) == Some(&false));
+        let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
         // An address that only a kubelet wrote may be an operator's target.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);

@@ -65,9 +65,7 @@ fn on_or_off(on: &bool) -> String {
 impl Diff<'_, '_> {
     /// `adopts`: it becomes the Service's with the first change, which is reported so.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
-        let zone = self
-            .balancer
-            .map(|one| one.balancer.location.network_zone.as_str());
+        let zone = self.balancer.map(|one| one.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
@@ -226,9 +224,7 @@ impl Diff<'_, '_> {
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.whole.as_ref().is_some_and(|one| one.is_kept);
-        let wanted = context
-            .group
-            .wanted(balancer, adopts, &own_ports, is_kept, context.balancers);
+        let wanted = context.group.wanted(balancer, adopts, &own_ports, is_kept, context.balancers);
         let to = wanted.to;
         for label in wanted.shown {
             let (field, has) = (format!("label {}", label.key), self.label(&label.key));
@@ -307,9 +303,7 @@ impl Diff<'_, '_> {
         self.found.fields.push(Field {
             field: field.to_owned(),
             have: Some(is.clone()),
-            want: wanted
-                .filter(|_| differs.is_none())
-                .map(|wanted| wanted.value.clone()),
+            want: wanted.filter(|_| differs.is_none()).map(|wanted| wanted.value.clone()),
             source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
         });
         if let Some(wanted) = differs
@@ -324,9 +318,7 @@ impl Diff<'_, '_> {
     }
 
     fn algorithm(&mut self, whole: &Whole) {
-        let has = self
-            .balancer
-            .map(|one| one.algorithm.kind.name().to_owned());
+        let has = self.balancer.map(|one| one.algorithm.kind.name().to_owned());
         let want = shown(whole.algorithm.as_ref(), |one| one.name().to_owned());
         let kind = want.as_ref().map(|want| want.value.clone());
         if let Some(change) = self.compare("algorithm", has, want) {
@@ -375,9 +367,7 @@ impl Diff<'_, '_> {
         let by_setting = Source::Environment(HCLOUD_NETWORK.to_string());
         let attached = self.balancer.map(|one| one.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
-        let own = self
-            .balancer
-            .and_then(|one| one.balancer.attached(wanted.network));
+        let own = self.balancer.and_then(|one| one.balancer.attached(wanted.network));
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
         let want = Sourced::new(wanted.network.to_string(), by_setting);

@@ -325,10 +325,7 @@ impl LoadBalancer {
     pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
-        public
-            .into_iter()
-            .filter_map(|one| one.ip)
-            .chain(private.map(IpAddr::from))
+        public.into_iter().filter_map(|one| one.ip).chain(private.map(IpAddr::from))
     }
 
     /// Of its type where it is, without taxes.

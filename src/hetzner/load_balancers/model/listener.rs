@@ -169,9 +169,7 @@ impl Listener {
 
     /// The protocol's name, as the API writes it.
     pub fn protocol(&self) -> &str {
-        self.get(F::Protocol)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        self.get(F::Protocol).and_then(Value::as_str).unwrap_or_default()
     }
 
     pub(crate) fn is_https(&self) -> bool {
@@ -184,17 +182,13 @@ impl Listener {
 
     /// Are targets checked by what kube-proxy says of the node?
     pub(crate) fn asks_kube_proxy(&self) -> bool {
-        self.get(F::CheckPort)
-            .is_some_and(|port| *port == KUBE_PROXY_PORT)
+        self.get(F::CheckPort).is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
 
     /// IDs of those it shows.
     pub fn certificates(&self) -> Vec<u64> {
         let ids = self.get(F::Certificates).and_then(Value::as_array);
-        ids.into_iter()
-            .flatten()
-            .filter_map(Value::as_u64)
-            .collect()
+        ids.into_iter().flatten().filter_map(Value::as_u64).collect()
     }
 
     pub(crate) fn has(&self, part: Part) -> bool {

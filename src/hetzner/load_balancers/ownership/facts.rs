@@ -163,10 +163,7 @@ pub(crate) fn other_service<'a>(
 /// address by the nodes' addresses, a label selector by the servers that it selects: one that selects none yet, or
 /// whose servers the API did not list, proves nothing.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
-    balancer
-        .targets
-        .iter()
-        .find_map(|target| foreign_part(target, cluster))
+    balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
 /// It has targets, and all of them are nodes of this cluster. Without any nothing is proven: another cluster whose

@@ -290,10 +290,7 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
 
 /// Whether the decision about this load balancer depends on the list of existing Services.
 fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
-    balancer
-        .ownership
-        .other_cluster_named(context.cluster)
-        .is_some()
+    balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 

@@ -490,9 +490,7 @@ impl<'a> Group<'a> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
         let by_numbers = || Some(&self.recognised(balancer, port)?.uid);
-        by_label
-            .or_else(by_numbers)
-            .or(ownership.service_uid.as_ref())
+        by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
     fn named(&self, balancer: Labelled, uid: &str) -> Owner {
@@ -705,10 +703,8 @@ impl<'a> Group<'a> {
             return value.clone();
         }
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
-        let targets: Vec<String> = balancer
-            .single_targets()
-            .map(|(target, _)| in_label(target))
-            .collect();
+        let targets: Vec<String> =
+            balancer.single_targets().map(|(target, _)| in_label(target)).collect();
         let all = targets.join("_");
         match targets.is_empty() {
             // The label was lost.

@@ -148,9 +148,7 @@ impl Ownership {
 
     fn field(&mut self, key: &str) -> Option<&mut Option<String>> {
         let mut fields = self.fields().into_iter();
-        fields
-            .find(|(name, _)| *name == key)
-            .map(|(_, field)| field)
+        fields.find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
     /// The labels that say this.

@@ -86,10 +86,8 @@ pub(crate) fn label_value(text: &str) -> String {
 /// The text with other letters replaced by dashes, letters or digits at both ends, and where
 /// that takes too much away, a hash of the whole at its end.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
-    let replaced: String = text
-        .chars()
-        .map(|letter| if fits(letter) { letter } else { '-' })
-        .collect();
+    let replaced: String =
+        text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
     let trimmed = replaced.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     if trimmed.len() <= LONGEST && trimmed == text {
         text.to_owned()

@@ -44,8 +44,7 @@ impl<'a> Share<'a> {
     /// The Services that may share it, of those that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
-        all.iter()
-            .filter(move |one| self.is_open_to(&one.namespace, &guests))
+        all.iter().filter(move |one| self.is_open_to(&one.namespace, &guests))
     }
 
     /// Whether Services of this namespace may share it. `all`: the Services that ask for it.
@@ -57,10 +56,7 @@ impl<'a> Share<'a> {
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|one| one.namespace == self.namespace);
         let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
-        lists
-            .flat_map(|list| list.split(','))
-            .map(str::trim)
-            .collect()
+        lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
     fn is_open_to(self, namespace: &str, guests: &[&str]) -> bool {

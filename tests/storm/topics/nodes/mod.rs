@@ -337,10 +337,7 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     if has_taint(UNINITIALIZED) {
         return Err("it is not initialised".into());
     }
-    if node["status"]["addresses"]
-        .as_array()
-        .is_none_or(Vec::is_empty)
-    {
+    if node["status"]["addresses"].as_array().is_none_or(Vec::is_empty) {
         return Err("it has no address".into());
     }
     let is_off = Machine::by_id(id).is_some_and(|machine| machine.is_off(sandbox));

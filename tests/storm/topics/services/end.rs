@@ -109,8 +109,7 @@ fn check(
         let uid = service["metadata"]["uid"].as_str().unwrap_or_default();
         let is_lost = past.lost_finalizer.contains(uid) && !wants(service);
         if !is_lost || has_finalizer(service) {
-            both.service_is_right(sandbox, service)
-                .map_err(of_service)?;
+            both.service_is_right(sandbox, service).map_err(of_service)?;
         }
     }
     for certificate in &both.certificates {
@@ -157,9 +156,7 @@ impl Both {
         if !uid.is_null() {
             let is_left = labels[CLUSTER_UID].is_null() || labels[CLUSTER_UID] == *ours;
             let service = self.kubernetes.service(uid);
-            let is_lost = uid
-                .as_str()
-                .is_some_and(|uid| past.lost_finalizer.contains(uid));
+            let is_lost = uid.as_str().is_some_and(|uid| past.lost_finalizer.contains(uid));
             let is_unwanted = service.is_some_and(|service| !wants(service)) && !is_lost;
             return match is_left && is_unwanted {
                 true => Err(format!("load balancer {name} is left of Service {uid}")),
@@ -170,9 +167,7 @@ impl Both {
         let mut labels = all.keys().filter(|label| is_ours(label));
         let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
         let kept_of = kept_of.trim_start_matches("default.");
-        let first = balancer["id"]
-            .as_u64()
-            .and_then(|id| past.first_ports.get(&id));
+        let first = balancer["id"].as_u64().and_then(|id| past.first_ports.get(&id));
         let is_first = |port: &Value| {
             let first = first.and_then(Value::as_array);
             first.is_some_and(|first| first.contains(port))
@@ -200,17 +195,12 @@ impl Both {
         let uid = &service["metadata"]["uid"];
         let is_https = annotation(service, "protocol") == Some("https");
         // Somebody has removed the annotation that named a certificate of others.
-        let names_none = CERTIFICATES
-            .iter()
-            .all(|key| annotation(service, key).is_none());
+        let names_none = CERTIFICATES.iter().all(|key| annotation(service, key).is_none());
         let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
         let taken = self.certificates.iter().any(|one| {
             Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
         });
-        let own = self
-            .balancers
-            .iter()
-            .any(|one| one["labels"][SERVICE_UID] == *uid);
+        let own = self.balancers.iter().any(|one| one["labels"][SERVICE_UID] == *uid);
         let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
         let mut refused = self.primary_ips.iter().filter(|one| {
             let is_assigned = !one["assignee_id"].is_null();
@@ -261,9 +251,7 @@ impl Both {
                 (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
             };
         }
-        let is_bad = BAD
-            .iter()
-            .any(|(key, value)| annotation(service, key) == Some(value));
+        let is_bad = BAD.iter().any(|(key, value)| annotation(service, key) == Some(value));
         let named = annotation(service, "name");
         let name_is_taken = named.is_some_and(|name| {
             let mut others = balancers.iter();
@@ -398,9 +386,7 @@ fn sorted(values: impl Iterator<Item = Value>) -> Value {
 
 pub fn targets(balancer: &Value) -> BTreeSet<u64> {
     let targets = balancer["targets"].as_array().unwrap().iter();
-    targets
-        .filter_map(|target| target["server"]["id"].as_u64())
-        .collect()
+    targets.filter_map(|target| target["server"]["id"].as_u64()).collect()
 }
 
 /// Those of these that exist, of the nodes that this Service sends traffic to.

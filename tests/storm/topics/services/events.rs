@@ -196,9 +196,8 @@ impl Template {
 
     pub fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
         let annotations = self.annotations.iter();
-        let annotations: serde_json::Map<String, Value> = annotations
-            .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
-            .collect();
+        let annotations: serde_json::Map<String, Value> =
+            annotations.map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
         let mut service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": { "name": name, "namespace": "default", "annotations": annotations },
@@ -219,10 +218,8 @@ fn name(random: &mut Random, two_at_once: bool) -> &'static str {
 }
 
 fn ports(random: &mut Random) -> Vec<u64> {
-    let mut ports: Vec<u64> = [80, 81, 443, 8080]
-        .into_iter()
-        .filter(|_| random.percent(50))
-        .collect();
+    let mut ports: Vec<u64> =
+        [80, 81, 443, 8080].into_iter().filter(|_| random.percent(50)).collect();
     if ports.is_empty() {
         ports.push(80);
     }
@@ -406,8 +403,5 @@ impl Event {
 /// Of the Service that names the cluster.
 pub fn cluster_uid(sandbox: &Sandbox) -> String {
     let identity = sandbox.cluster().get("services", NAMESPACE, "kubernetes");
-    identity.unwrap()["metadata"]["uid"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    identity.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
 }

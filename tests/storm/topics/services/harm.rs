@@ -157,9 +157,7 @@ impl Moment<'_> {
                 None
             }
             (_, Some("remove_target")) => {
-                let removed = body["server"]["id"]
-                    .as_u64()
-                    .filter(|_| body["type"] == "server");
+                let removed = body["server"]["id"].as_u64().filter(|_| body["type"] == "server");
                 let Some(removed) = removed else {
                     return Some("a target that is no server".into());
                 };
@@ -307,9 +305,7 @@ impl Moment<'_> {
                 secrets::harm_of_upload(body, &self.cluster_uid)
             }
             ("DELETE", Some(id)) => {
-                let one = all
-                    .iter()
-                    .find(|one| one["id"].as_u64() == id.parse().ok())?;
+                let one = all.iter().find(|one| one["id"].as_u64() == id.parse().ok())?;
                 let balancers = self.cloud.load_balancers(self.project);
                 secrets::harm_of_deletion(one, &self.cluster_uid, &balancers)
             }
@@ -325,9 +321,7 @@ impl Moment<'_> {
                 twice.or_else(|| self.may_live_in_it(uid))
             }
             ("PUT", Some(id)) => {
-                let one = all
-                    .iter()
-                    .find(|one| one["id"].as_u64() == id.parse().ok())?;
+                let one = all.iter().find(|one| one["id"].as_u64() == id.parse().ok())?;
                 let whose = &one["labels"][SERVICE_UID];
                 if whose != uid && self.service(whose).is_some() {
                     return Some(format!("taken from Service {whose}, which exists"));

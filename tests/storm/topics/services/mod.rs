@@ -77,12 +77,8 @@ impl Services {
             services,
             others: Other::all(random),
             of_upstream: random.percent(25).then(|| random.below(SERVICES)),
-            of_copy: random
-                .percent(15)
-                .then(|| (random.below(count), random.percent(50))),
-            stuck: random
-                .percent(30)
-                .then(|| format!("s-{}", random.below(count))),
+            of_copy: random.percent(15).then(|| (random.below(count), random.percent(50))),
+            stuck: random.percent(30).then(|| format!("s-{}", random.below(count))),
             begins_at_rest: random.percent(60),
             wrong_tokens: random.percent(50),
             two_at_once,
@@ -230,9 +226,7 @@ impl Topic for Services {
         memory.certificates = secrets::others(sandbox);
         memory.orphans = end::orphans(sandbox);
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
-        let first = balancers
-            .iter()
-            .filter_map(|one| Some((one["id"].as_u64()?, end::ports(one))));
+        let first = balancers.iter().filter_map(|one| Some((one["id"].as_u64()?, end::ports(one))));
         memory.past.first_ports = first.collect();
     }
 
@@ -267,20 +261,12 @@ impl Topic for Services {
         let mut memory = self.memory.lock().unwrap();
         memory.is_forced = true;
         let services = sandbox.cluster().list("services", NAMESPACE);
-        let names = services
-            .iter()
-            .filter_map(|one| one["metadata"]["name"].as_str());
+        let names = services.iter().filter_map(|one| one["metadata"]["name"].as_str());
         memory.past.other_ports.extend(names.map(str::to_owned));
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
-        let has_one = |uid: &Value| {
-            balancers
-                .iter()
-                .any(|one| one["labels"][SERVICE_UID] == *uid)
-        };
+        let has_one = |uid: &Value| balancers.iter().any(|one| one["labels"][SERVICE_UID] == *uid);
         let lost = services.iter().filter(|one| !has_finalizer(one));
-        let lost = lost
-            .map(|one| &one["metadata"]["uid"])
-            .filter(|uid| has_one(uid));
+        let lost = lost.map(|one| &one["metadata"]["uid"]).filter(|uid| has_one(uid));
         let lost = lost.filter_map(Value::as_str).map(str::to_owned);
         memory.past.lost_finalizer.extend(lost);
     }

@@ -224,10 +224,7 @@ pub fn upstream_runs(sandbox: &Sandbox) {
     let servers = nodes.iter().filter_map(server_of);
     let target =
         |id: u64| json!({ "type": "server", "server": { "id": id }, "use_private_ip": false });
-    let targets: Vec<Value> = servers
-        .filter(|id| alive.contains(id))
-        .map(target)
-        .collect();
+    let targets: Vec<Value> = servers.filter(|id| alive.contains(id)).map(target).collect();
     for service in cluster.list("services", NAMESPACE) {
         let (name, uid) = (&service["metadata"]["name"], &service["metadata"]["uid"]);
         let all = cloud.load_balancers(sandbox.project());

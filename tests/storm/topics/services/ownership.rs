@@ -116,10 +116,7 @@ impl Kubernetes {
             return Err(format!("it has label {label}"));
         }
         let is_selector = |target: &&Value| target["type"] == "label_selector";
-        if list(&balancer["targets"])
-            .iter()
-            .any(|one| is_selector(&one))
-        {
+        if list(&balancer["targets"]).iter().any(|one| is_selector(&one)) {
             return Err("it has a label-selector target".into());
         }
         let age_s =

@@ -39,11 +39,7 @@ static IDENTITIES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
     // They are made on whatever day the tests run, and are valid on the day of the stories.
     let _time = time::simulate(Arc::default());
     let authority = Authority::seeded("of the stories", 1).unwrap();
-    let one = |_| {
-        authority
-            .server(&["www.example.com"], Validity::Now)
-            .unwrap()
-    };
+    let one = |_| authority.server(&["www.example.com"], Validity::Now).unwrap();
     (0..CERTIFICATES).map(one).collect()
 });
 
@@ -138,11 +134,8 @@ pub fn is_shown(sandbox: &Sandbox, service: &Value, certificates: &[Value]) -> b
 pub fn left(sandbox: &Sandbox) -> Vec<Value> {
     let ours = cluster_uid(sandbox);
     let services = sandbox.cluster().list("services", NAMESPACE);
-    let named: BTreeSet<&str> = services
-        .iter()
-        .filter(|one| wants(one))
-        .filter_map(named)
-        .collect();
+    let named: BTreeSet<&str> =
+        services.iter().filter(|one| wants(one)).filter_map(named).collect();
     let mut all = sandbox.cloud().certificates(sandbox.project());
     all.retain(|one| {
         let is_held =
@@ -167,9 +160,7 @@ pub fn allow(sandbox: &Sandbox) {
     let role = serde_yaml::Deserializer::from_str(text).next().unwrap();
     let role = Value::deserialize(role).unwrap();
     let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap();
-    sandbox
-        .cluster()
-        .grant_in_namespace("ccm", "default", rules);
+    sandbox.cluster().grant_in_namespace("ccm", "default", rules);
 }
 
 /// Certificates of somebody, of another cluster and of another namespace: they stay.
@@ -197,11 +188,7 @@ pub fn make_others(sandbox: &Sandbox) {
 /// As they are; who uses them changes.
 pub fn others(sandbox: &Sandbox) -> Vec<Value> {
     let mut all = sandbox.cloud().certificates(sandbox.project());
-    all.retain(|one| {
-        one["name"]
-            .as_str()
-            .is_some_and(|name| name.starts_with("theirs-"))
-    });
+    all.retain(|one| one["name"].as_str().is_some_and(|name| name.starts_with("theirs-")));
     all
 }
 
@@ -216,9 +203,7 @@ pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
             && body["private_key"].as_str().map(str::trim) == Some(one.key_pem.trim())
     };
     let whole = IDENTITIES.iter().find(is_whole);
-    whole
-        .is_none()
-        .then(|| "a certificate with another's key".to_owned())
+    whole.is_none().then(|| "a certificate with another's key".to_owned())
 }
 
 /// A port must not show a certificate of another cluster, or of a Secret of another namespace. `body`: of a request that
@@ -250,12 +235,8 @@ pub fn harm_of_deletion(certificate: &Value, cluster: &str, balancers: &[Value])
     let mut balancers = balancers.iter().filter(|one| !is_copy(one));
     let shows = |one: &Value| {
         let ports = one["services"].as_array().into_iter().flatten();
-        let mut shown = ports.flat_map(|port| {
-            port["http"]["certificates"]
-                .as_array()
-                .into_iter()
-                .flatten()
-        });
+        let mut shown =
+            ports.flat_map(|port| port["http"]["certificates"].as_array().into_iter().flatten());
         shown.any(|shown| shown == id)
     };
     let user = balancers.find(|one| shows(one));

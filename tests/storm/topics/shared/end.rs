@@ -237,12 +237,7 @@ fn whole_is_right(
         balancer["labels"][hostile::LABEL],
     ]);
     let want = json!(["lb11", "fsn1", "round_robin", true, [], false, null]);
-    match have == want
-        && balancer["name"]
-            .as_str()
-            .unwrap()
-            .starts_with("kubernetes-default-")
-    {
+    match have == want && balancer["name"].as_str().unwrap().starts_with("kubernetes-default-") {
         true => Ok(()),
         false => Err(format!("it is {have}, and not {want}")),
     }
@@ -345,11 +340,7 @@ pub fn of_others_is_as_before(
     // A target that was added while its server was deleted is not known to be a node's any more.
     let existing = ids(&sandbox.cloud().servers(sandbox.project()));
     let targets_now = now["targets"].as_array_mut().unwrap();
-    targets_now.retain(|one| {
-        one["server"]["id"]
-            .as_u64()
-            .is_none_or(|id| existing.contains(&id))
-    });
+    targets_now.retain(|one| one["server"]["id"].as_u64().is_none_or(|id| existing.contains(&id)));
     let is_theirs = |one: &Value| one["listen_port"] == THEIR_PORT;
     let ports = now["services"].as_array_mut().unwrap();
     ports.retain(|one| is_theirs(one) || !seen.forgotten.contains(&both_numbers(one)));
@@ -368,11 +359,7 @@ pub fn of_others_is_as_before(
             ));
         }
     }
-    let lacks = |part: &str| {
-        list(&open[part])
-            .iter()
-            .any(|one| !list(&now[part]).contains(one))
-    };
+    let lacks = |part: &str| list(&open[part]).iter().any(|one| !list(&now[part]).contains(one));
     if lacks("services") || !targets(open).is_subset(&targets(&now)) {
         return Err(format!("{OPEN} was {open}, and is {now}"));
     }
@@ -383,11 +370,7 @@ pub fn of_others_is_as_before(
         wants(one) && *annotation == OPEN
     };
     let is_used = services.iter().any(asks)
-        || now["labels"]
-            .as_object()
-            .unwrap()
-            .keys()
-            .any(|label| label.starts_with(PORT));
+        || now["labels"].as_object().unwrap().keys().any(|label| label.starts_with(PORT));
     if is_used {
         return Ok(());
     }
@@ -406,10 +389,7 @@ pub fn of_others_is_as_before(
 }
 
 fn by_name(sandbox: &Sandbox, name: &str) -> Value {
-    let mut all = sandbox
-        .cloud()
-        .load_balancers(sandbox.project())
-        .into_iter();
+    let mut all = sandbox.cloud().load_balancers(sandbox.project()).into_iter();
     all.find(|one| one["name"] == name).unwrap()
 }
 

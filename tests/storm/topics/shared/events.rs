@@ -84,9 +84,7 @@ pub fn make_others(sandbox: &Sandbox, allowed_to: &str) {
             ],
             "targets": [{ "type": "server", "server": { "id": foreign } }],
         });
-        sandbox
-            .cloud()
-            .create_load_balancer(sandbox.project(), spec);
+        sandbox.cloud().create_load_balancer(sandbox.project(), spec);
     }
 }
 

@@ -67,9 +67,7 @@ impl Moment<'_> {
         self.learn_all();
         let mut seen = self.seen.lock().unwrap();
         let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
-        let labels = all
-            .iter()
-            .flat_map(|one| one["labels"].as_object().unwrap());
+        let labels = all.iter().flat_map(|one| one["labels"].as_object().unwrap());
         let uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
         let uids = uids.filter_map(|(_, uid)| uid.as_str().map(str::to_owned));
         let lives = |uid: &String| {
@@ -138,12 +136,8 @@ impl Moment<'_> {
                 user.map(|one| format!("Service {} shows its address", name_of(one)))
             }
             ("PUT", _) => {
-                let keys: Vec<&String> = body
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .map(|(key, _)| key)
-                    .collect();
+                let keys: Vec<&String> =
+                    body.as_object().into_iter().flatten().map(|(key, _)| key).collect();
                 if is_theirs && keys != ["labels"] {
                     return Some(format!("sets {keys:?}"));
                 }
@@ -261,9 +255,7 @@ impl Moment<'_> {
         let user = self.of_both(|one| {
             shows(one, balancer)
                 && !served(balancer, one).is_empty()
-                && nodes
-                    .iter()
-                    .all(|nodes| cluster::offered(nodes, &alive).contains(&removed))
+                && nodes.iter().all(|nodes| cluster::offered(nodes, &alive).contains(&removed))
         });
         user.map(|one| format!("server {removed} serves {}", one["metadata"]["name"]))
     }

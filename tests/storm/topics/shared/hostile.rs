@@ -115,9 +115,8 @@ fn ports(random: &mut Random) -> Vec<u64> {
 
 /// What happens before the story begins: one or two honest Services allow the tenant to share what they have.
 pub fn before(random: &mut Random) -> Vec<Event> {
-    let mut events: Vec<Event> = (0..1 + random.below(2))
-        .map(|n| Event::Allow(events::name(n), "hostile"))
-        .collect();
+    let mut events: Vec<Event> =
+        (0..1 + random.below(2)).map(|n| Event::Allow(events::name(n), "hostile")).collect();
     events.extend((0..ACTS).map(|_| Event::Hostile(Act::of(random))));
     events
 }

@@ -90,9 +90,7 @@ fn template(object: &Value) -> [String; 3] {
 
 fn labels(map: &Value) -> String {
     let pairs = map.as_object().into_iter().flatten();
-    let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", text(value)))
-        .collect();
+    let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", text(value))).collect();
     if pairs.is_empty() {
         "<none>".into()
     } else {

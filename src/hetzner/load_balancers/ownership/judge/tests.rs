@@ -79,9 +79,7 @@ fn with_port(mut balancer: LoadBalancer) -> LoadBalancer {
             "protocol": "tcp", "port": 30_080, "interval": 15, "timeout": 10, "retries": 3,
         },
     });
-    balancer
-        .services
-        .push(serde_json::from_value(port).unwrap());
+    balancer.services.push(serde_json::from_value(port).unwrap());
     balancer
 }
 
@@ -268,9 +266,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         ]),
     });
     let mut keeping = service();
-    keeping
-        .annotations
-        .insert(format!("{PREFIX}keep"), "true".to_owned());
+    keeping.annotations.insert(format!("{PREFIX}keep"), "true".to_owned());
     let port = port_80();
     for (row, service, balancer, stays) in [
         (
