@@ -142,8 +142,7 @@ impl Apis {
         max_age: Duration,
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<kube::Service>>>, Error> {
-        let known = self.services.last().map(|view| view.value);
-        let known = known.unwrap_or_default();
+        let known = self.services.last().map(|view| view.value).unwrap_or_default();
         let fetch = || self.kube.load_balancer_services(from, &known);
         let view = self.services.get(max_age, fetch).map_err(Error::Kube)?;
         Ok(view.map(|services| Arc::clone(&services.items)))
@@ -179,10 +178,8 @@ impl Apis {
     ) -> Result<View<Arc<dyn Snapshot>>, Error> {
         let balancers = self.provider.load_balancers();
         let provider = balancers.ok_or_else(|| lacks("load balancers"))?;
-        let covers = |snapshot: &dyn Snapshot| {
-            let mut services = services.iter();
-            services.all(|service| snapshot.covers(service))
-        };
+        let covers =
+            |snapshot: &dyn Snapshot| services.iter().all(|service| snapshot.covers(service));
         let max_age = match self.cloud.load_balancers.last() {
             Some(view) if !covers(&**view.value) => Duration::ZERO,
             _ => max_age.max(self.cloud.interval),
@@ -196,8 +193,7 @@ impl Apis {
 
     /// All load balancers as they were read last, however long ago; no call.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
-        let last = self.cloud.load_balancers.last();
-        last.map(|view| Arc::clone(&*view.value))
+        self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
 
     /// What these Secrets of type `kubernetes.io/tls` hold, by namespace and name, as it was a minute ago or later. One
@@ -255,10 +251,8 @@ impl Apis {
         }
         let ids = found.iter().map(|one| one.id).collect();
         let list = self.cloud.instances.edit(|servers| {
-            let is_newer = |one: &Instance| {
-                let mut newer = found.iter();
-                newer.any(|new| new.id == one.id || new.name == one.name)
-            };
+            let is_newer =
+                |one: &Instance| found.iter().any(|new| new.id == one.id || new.name == one.name);
             servers.retain(|one| !is_newer(one));
             servers.append(&mut found);
             servers.sort_unstable_by_key(|one| one.id);
@@ -339,8 +333,7 @@ impl Apis {
 
     /// The same for all load balancers.
     pub fn resync_period(&self, period: Duration) -> Duration {
-        let calls = self.cloud.load_balancers.last();
-        let calls = calls.map_or(1, |view| view.value.calls());
+        let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(balancers_period(calls))
     }
 

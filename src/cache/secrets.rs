@@ -46,8 +46,7 @@ impl Secrets {
         let mut all = TlsSecrets::new();
         let mut full = BTreeSet::new();
         for name in names {
-            let fresh = known.get(name);
-            let fresh = fresh.filter(|(checked, _)| clock::since(*checked) <= MAX_AGE);
+            let fresh = known.get(name).filter(|(checked, _)| clock::since(*checked) <= MAX_AGE);
             if let Some((_, held)) = fresh {
                 all.insert(name.clone(), shown(held));
                 continue;

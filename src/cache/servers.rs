@@ -93,8 +93,7 @@ impl AllServers {
     }
 
     pub(super) fn satisfy_of_dedicated(&self, needs: &ServerNeeds) -> bool {
-        let dedicated = self.dedicated.as_ref().ok();
-        dedicated.is_none_or(|view| is_from(view, needs.dedicated_since))
+        self.dedicated.as_ref().ok().is_none_or(|view| is_from(view, needs.dedicated_since))
     }
 
     pub fn servers(&self) -> Servers<'_> {
@@ -112,8 +111,7 @@ impl AllServers {
     /// The API that did not answer.
     pub fn outage(&self) -> Option<Error> {
         let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
-        let dedicated = self.dedicated.as_ref().err().cloned();
-        cloud.or(dedicated.map(Error::Dedicated))
+        cloud.or(self.dedicated.as_ref().err().cloned().map(Error::Dedicated))
     }
 }
 

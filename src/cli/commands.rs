@@ -167,8 +167,7 @@ pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see
     }
     if meant.is_empty() && known.len() > LISTED_AT_MOST {
         let contained = known.iter().filter(|name| name.len() >= SHORTEST_PART);
-        let contained = contained.filter(|name| word.contains(**name));
-        meant.extend(contained.max_by_key(|name| name.len()));
+        meant.extend(contained.filter(|name| word.contains(**name)).max_by_key(|name| name.len()));
     }
     let hint = match meant.as_slice() {
         [] if known.len() > LISTED_AT_MOST => String::new(),
@@ -193,8 +192,7 @@ pub(super) fn top() -> Vec<&'static str> {
 /// The second words of a group.
 pub(super) fn verbs(group: &str) -> Vec<&'static str> {
     let names = names().into_iter().filter_map(|name| name.split_once(' '));
-    let names = names.filter(|(noun, _)| *noun == group);
-    names.map(|(_, verb)| verb).collect()
+    names.filter(|(noun, _)| *noun == group).map(|(_, verb)| verb).collect()
 }
 
 #[cfg(test)]

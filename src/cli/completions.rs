@@ -56,8 +56,7 @@ fn offered(typed: &[&str]) -> String {
         None if takes_files => return "FILE\n".to_owned(),
         None => following(words, begun),
     };
-    let fitting = all.iter().filter(|line| line.starts_with(begun));
-    fitting.map(|line| format!("{line}\n")).collect()
+    all.iter().filter(|line| line.starts_with(begun)).map(|line| format!("{line}\n")).collect()
 }
 
 /// `words`: all before the one that begins so.
@@ -109,8 +108,7 @@ fn forms(kind: &names::Kind, begun: &str, names: Vec<String>) -> Vec<String> {
 }
 
 fn with_flag(flag: &str) -> Option<&'static Setting> {
-    let mut settings = TABLE.iter().copied();
-    settings.find(|setting| setting.flag_names().any(|name| name == flag))
+    TABLE.iter().copied().find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
 /// The command that is typed so far; flags alone are the daemon's.
@@ -118,10 +116,7 @@ fn command_of(words: &[&str]) -> Option<Command> {
     let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
         Some((entry, _)) => entry.settings(),
-        None => {
-            let first = words.first()?.to_string_lossy();
-            first.starts_with('-').then_some(Command::Run)
-        }
+        None => words.first()?.to_string_lossy().starts_with('-').then_some(Command::Run),
     }
 }
 
@@ -191,11 +186,9 @@ fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
 }
 
 fn flags(command: Command) -> Vec<String> {
-    let settings = TABLE.iter();
-    let settings = settings.filter(|setting| !setting.hidden && setting.is_for(command));
+    let settings = TABLE.iter().filter(|setting| !setting.hidden && setting.is_for(command));
     let flags = settings.flat_map(|setting| {
-        let about = setting.help.split(['.', ':', ';']).next();
-        let about = about.unwrap_or_default();
+        let about = setting.help.split(['.', ':', ';']).next().unwrap_or_default();
         let names = setting.flag_names();
         names.map(move |name| format!("{name} {about}"))
     });

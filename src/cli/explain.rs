@@ -75,8 +75,7 @@ pub(super) fn text(word: &str) -> Option<String> {
 
 /// All rows that explain something.
 fn rows() -> impl Iterator<Item = Row> {
-    let rows = topics::rows().into_iter();
-    rows.filter(|row| KINDS.contains(&row.headings[0].as_str()))
+    topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
 /// A setting is known by its flag and its variable as well.
@@ -128,8 +127,7 @@ fn setting_example(names: &[String]) -> Option<String> {
 
 /// The word as the tables have it: without dashes, prefix, `$` and value.
 fn name(word: &str) -> String {
-    let word = word.split(['=', ':']).next().unwrap_or_default();
-    let word = word.trim_start_matches(['-', '$']);
+    let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
 }
 

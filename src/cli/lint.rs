@@ -104,8 +104,7 @@ fn lines(checked: &Checked) -> Vec<String> {
     let (namespace, name) = (text(&object["namespace"]), text(&object["name"]));
     let findings = checked.findings.iter().map(|finding| finding.text());
     let line = |why| format!("{file}: service/{namespace}/{name}: {why}");
-    let lines = findings.map(|why| whole_line(false, "", 6, &line(why)));
-    lines.collect()
+    findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
 /// And which of the Services share a load balancer. Without a token no call is made.

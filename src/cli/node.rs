@@ -180,9 +180,8 @@ fn called_in_cloud(plans: &Plans) -> Known {
 }
 
 fn together(nodes: Vec<NodePlan>, lifecycle: Vec<Plan<NodeChange>>) -> Vec<Plans> {
-    let by_uid = lifecycle.into_iter();
     let mut by_uid: HashMap<String, Plan<NodeChange>> =
-        by_uid.map(|plan| (plan.object.uid.clone(), plan)).collect();
+        lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan)).collect();
     let plans = nodes.into_iter().map(|node| Plans {
         lifecycle: by_uid.remove(&node.object.uid),
         node,
@@ -256,8 +255,7 @@ impl Planned for Vec<Plans> {
 
     fn notes(&self) -> Vec<String> {
         let notes = self.iter().map(|plans| &plans.node);
-        let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
-        notes.collect()
+        notes.flat_map(|node| warnings(node.object.for_people(), &node.findings)).collect()
     }
 
     fn is_unclear(&self) -> bool {
@@ -460,8 +458,7 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
     let mut of_node = listed("TAINTS", taints);
     if known == Sides::Kubernetes {
-        let conditions = node.status.conditions.iter();
-        let conditions = conditions.map(|one| {
+        let conditions = node.status.conditions.iter().map(|one| {
             line(format_args!(
                 "  {}: {} {}",
                 one.kind, one.status, one.reason

@@ -67,8 +67,7 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
     if let Some(outage) = &report.outage {
         return Some(outage.error.to_string());
     }
-    let mut failures = report.failures.iter();
-    let failure = failures.find(|failure| failure.object == object)?;
+    let failure = report.failures.iter().find(|failure| failure.object == object)?;
     Some(failure.why.clone())
 }
 
@@ -302,8 +301,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
         changes.map(|(mark, text)| about(mark, &proposal.object, &text))
     });
     let obstacles = proposals.iter().flat_map(|proposal| {
-        let obstacle = proposal.obstacle.iter();
-        obstacle.map(|why| about('!', &proposal.object, &format!("blocked: {why}")))
+        proposal.obstacle.iter().map(|why| about('!', &proposal.object, &format!("blocked: {why}")))
     });
     changes.chain(notes).chain(obstacles).collect()
 }
@@ -339,15 +337,13 @@ pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
-    let findings = findings.into_iter();
-    let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
+    let warnings = findings.into_iter().filter(|finding| finding.severity == Severity::Warning);
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
 /// What was done, what should be known, what failed, and how much of each.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
-    let changes = report.changes.iter();
-    let changes = changes.map(|(object, change)| of_object("", object, change));
+    let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();
     let failures =
         failures.map(|failure| about('!', &failure.object, &format!("failed: {}", failure.why)));

@@ -87,8 +87,7 @@ impl Routes {
             Sides::Kubernetes => self.controller.by_kubernetes(apis),
             Sides::Cloud => self.controller.by_cloud(apis),
         }?;
-        let routes = plan.changes.iter();
-        let routes = routes.map(|change| (change.object(), change.json()));
+        let routes = plan.changes.iter().map(|change| (change.object(), change.json()));
         let nodes = plan.nodes.iter();
         let conditions = nodes.filter_map(|one| Some((one.name(), one.condition()?.json())));
         Ok(Plans {
@@ -124,8 +123,7 @@ impl Planned for Plans {
 
     fn notes(&self) -> Vec<String> {
         let plan = &self.plan;
-        let nodes = plan.nodes.iter();
-        let nodes = nodes.flat_map(|node| warnings(node.name(), &node.findings));
+        let nodes = plan.nodes.iter().flat_map(|node| warnings(node.name(), &node.findings));
         let network = plan.network.as_ref();
         let name = network.map_or_else(String::new, |network| network.for_people());
         nodes.chain(warnings(name, &plan.findings)).collect()

@@ -304,8 +304,7 @@ fn both(
 /// Settings of the daemon that stand in another object, and are not set here. `unset`: what is not set here, of what the command
 /// uses.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
-    let elsewhere = container.elsewhere.iter();
-    let unread = elsewhere.filter(|(what, _)| unset.contains(what));
+    let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread: Vec<String> =
         unread.map(|(what, place)| format!("{what} (in {place})")).collect();
     if container.imports && unset.iter().any(|name| !name.starts_with('-')) {

@@ -31,8 +31,7 @@ pub(super) fn columns() -> usize {
     let variable = process::variable("COLUMNS").and_then(|text| text.into_string().ok());
     let variable = variable.and_then(|text| text.trim().parse().ok());
     let known = [variable.unwrap_or(0), window(libc::STDOUT_FILENO).0];
-    let known = known.into_iter().find(|columns| *columns > 0);
-    known.unwrap_or(USUAL).max(LEAST)
+    known.into_iter().find(|columns| *columns > 0).unwrap_or(USUAL).max(LEAST)
 }
 
 /// Longer lines of prose are hard to read.

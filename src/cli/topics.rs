@@ -67,8 +67,7 @@ pub(super) struct Row {
 impl Row {
     /// The names in these columns: what is marked as code, else the whole cell; without dashes, values and `[.PORT]`.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
-        let cells = columns.iter().filter_map(|column| self.cells.get(*column));
-        let names = cells.flat_map(|cell| {
+        let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
             if cell.contains('`') {
                 cell.split('`').skip(1).step_by(2).collect()
             } else {
@@ -230,9 +229,7 @@ fn mark(content: &str) -> usize {
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{0}";
     let line = line.replace("\\|", BAR);
-    let line = line.trim().trim_matches('|');
-    let cells = line.split('|').map(|cell| cell.trim().replace(BAR, "|"));
-    cells.collect()
+    line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
 /// A right side that would have less room begins further to the left.
@@ -302,8 +299,7 @@ mod tests {
     const README: &str = include_str!("../../README.md");
 
     fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let topics = TOPICS.iter().map(|topic| (topic.name, topic.page));
-        topics.chain([("README", README)])
+        TOPICS.iter().map(|topic| (topic.name, topic.page)).chain([("README", README)])
     }
 
     #[test]

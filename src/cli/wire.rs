@@ -38,8 +38,7 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;
     }
-    let named = settings.metadata_endpoint.value.as_ref();
-    let named = named.map(ToString::to_string);
+    let named = settings.metadata_endpoint.value.as_ref().map(ToString::to_string);
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 

@@ -198,8 +198,7 @@ impl Report {
 
     /// What was made on an object.
     pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
-        let lines = made.done().into_iter();
-        self.changes.extend(lines.map(|line| (object.to_owned(), line)));
+        self.changes.extend(made.done().into_iter().map(|line| (object.to_owned(), line)));
     }
 
     pub fn note(&mut self, object: String, progress: Progress) {
@@ -220,8 +219,7 @@ impl Report {
     }
 
     pub fn counts(&self) -> Counts {
-        let failures = self.failures.iter();
-        let failed: HashSet<&str> = failures.map(|one| one.object.as_str()).collect();
+        let failed: HashSet<&str> = self.failures.iter().map(|one| one.object.as_str()).collect();
         let mut counts = Counts {
             failed: failed.len(),
             ..Counts::default()

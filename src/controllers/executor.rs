@@ -314,8 +314,7 @@ impl<T> Executor<T> {
             return moments.min_by_key(|(_, moment)| *moment);
         }
         let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
-        let mut all = self.executions.iter();
-        let must_wait = self.was_busy && all.any(|one| !one.running.is_empty());
+        let must_wait = self.was_busy && self.executions.iter().any(|one| !one.running.is_empty());
         let moment = self.executions.iter().map(|one| one.next.not_before).max()?;
         (next.can_send() && !must_wait).then_some((place, moment))
     }
@@ -391,8 +390,7 @@ impl<T> Executor<T> {
         match ended {
             Ok(mut ended) => {
                 self.unanswered = 0;
-                let executions = self.executions.iter_mut();
-                executions.for_each(|one| one.actions_ended(&mut ended));
+                self.executions.iter_mut().for_each(|one| one.actions_ended(&mut ended));
             }
             Err(error) if self.unanswered + 1 >= QUESTIONS_AT_MOST => {
                 self.unanswered = 0;
@@ -411,8 +409,7 @@ impl<T> Executor<T> {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
-            let what = first.map(|change| change.description().failed());
-            let what = what.unwrap_or_default();
+            let what = first.map(|change| change.description().failed()).unwrap_or_default();
             let error = Error::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());

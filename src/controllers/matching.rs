@@ -79,8 +79,7 @@ impl<'a> Claims<'a> {
     /// The nodes that name this server.
     fn of(&self, id: InstanceId) -> &[&'a Node] {
         let first = || self.first.get(&id).map(std::slice::from_ref);
-        let several = self.several.get(&id).map(Vec::as_slice);
-        several.or_else(first).unwrap_or_default()
+        self.several.get(&id).map(Vec::as_slice).or_else(first).unwrap_or_default()
     }
 
     /// The node that has this server. Returns `None` when several new nodes name it: the node controller decides which
@@ -218,16 +217,14 @@ impl<'a> Index<'a> {
     pub fn named_as(&self, node: &Node) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
-            let mut claims = self.claims.of(instance.id).iter();
-            claims.any(|other| other.name() != node.name())
+            self.claims.of(instance.id).iter().any(|other| other.name() != node.name())
         };
         named.filter(|instance| !is_of_another(instance))
     }
 
     /// Some node's provider ID names a server of this list: the token's project is the right one.
     pub fn any_claim_exists(&self) -> bool {
-        let mut ids = self.claims.first.keys();
-        ids.any(|id| self.by_id.contains_key(id))
+        self.claims.first.keys().any(|id| self.by_id.contains_key(id))
     }
 
     /// Why this node does not have the server that was found for it: other nodes name the server, too. A new node
@@ -388,8 +385,7 @@ fn rival<'a>(
     match keeper(&claimants, name) {
         Some(keeper) if keeper.name() == node.name() => None,
         Some(keeper) => {
-            let mut others = others.iter();
-            let keeper = others.find(|other| other.name() == keeper.name());
+            let keeper = others.iter().find(|other| other.name() == keeper.name());
             keeper.map(|keeper| Rival::Keeper(keeper))
         }
         None => Some(Rival::Other(first)),
@@ -410,13 +406,11 @@ fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
 
 /// The addresses that an annotation of a node names.
 fn annotated_ips(node: &Node, annotation: &str) -> impl Iterator<Item = IpAddr> {
-    let text = node.metadata.annotations.get(annotation);
-    text.and_then(one_ip_or_two).into_iter().flatten()
+    node.metadata.annotations.get(annotation).and_then(one_ip_or_two).into_iter().flatten()
 }
 
 fn reported_ips(node: &Node) -> Vec<IpAddr> {
-    let addresses = node.status.addresses.iter();
-    addresses.filter_map(NodeAddress::ip).collect()
+    node.status.addresses.iter().filter_map(NodeAddress::ip).collect()
 }
 
 fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {

@@ -98,8 +98,7 @@ pub(super) fn ended(
         let ids: Vec<String> = some.iter().map(|id| format!("id={}", id.0)).collect();
         let path = format!("/actions?{}", ids.join("&"));
         let answer: Actions = api.get(&path, Urgency::Needed)?;
-        let ends = answer.actions.iter();
-        ended.extend(ends.filter_map(|action| Some((action.id(), action.end()?))));
+        ended.extend(answer.actions.iter().filter_map(|action| Some((action.id(), action.end()?))));
     }
     Ok(ended)
 }

@@ -97,8 +97,7 @@ fn internal_addresses(
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let keeps_reported = rules.keeps_reported;
     let is_dedicated = instance.id.dedicated().is_some();
-    let given = node.annotations.get(PROVIDED_NODE_IP);
-    let given = given.filter(|_| keeps_reported && !is_dedicated);
+    let given = node.annotations.get(PROVIDED_NODE_IP).filter(|_| keeps_reported && !is_dedicated);
     let mut given = given.and_then(|text| one_ip_or_two(text)).unwrap_or_default();
     given.retain(|ip| is_unicast(ip) && !is_public(instance, *ip));
     let mut private = instance.private.iter();
@@ -145,8 +144,7 @@ fn annotated_internal_ips(
         let message = format!("annotation {INTERNAL_IP}: {text:?} {why}; fix or remove it");
         Box::new(warning(Reason::InvalidInternalIP, message))
     };
-    let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast));
-    let ips = ips.ok_or_else(|| {
+    let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast)).ok_or_else(|| {
         wrong("is not the unicast IP address of a machine, or an IPv4 and an IPv6 one joined by a comma")
     })?;
     let is_external = |ip: &IpAddr| external.iter().any(|one| one.value.ip() == Some(*ip));

@@ -304,8 +304,7 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
 
 /// `/servers/42?page=1` → `/servers/-`.
 pub(super) fn endpoint(path: &str) -> String {
-    let path = path.split('?').next().unwrap_or_default();
-    let segments = path.split('/').map(|segment| {
+    let segments = path.split('?').next().unwrap_or_default().split('/').map(|segment| {
         let is_word = segment.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         if is_word { segment } else { "-" }
     });

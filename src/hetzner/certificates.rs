@@ -98,8 +98,7 @@ impl<'a> Certificates<'a> {
 
     /// By its ID, else by its name.
     pub(super) fn named(&self, text: &str) -> Option<&'a Certificate> {
-        let by_id = self.index.by_id.get(text);
-        let by_id = by_id.and_then(|place| self.all.get(*place));
+        let by_id = self.index.by_id.get(text).and_then(|place| self.all.get(*place));
         by_id.or_else(|| self.with_name(text))
     }
 

@@ -42,8 +42,7 @@ pub struct Subnet {
 impl Network {
     /// Do dedicated servers in its vSwitch have its routes? None: it has no vSwitch.
     pub(super) fn exposes_routes(&self) -> Option<bool> {
-        let has_vswitch = self.subnets.iter().any(Subnet::is_of_vswitch);
-        has_vswitch.then_some(self.expose_routes_to_vswitch)
+        self.subnets.iter().any(Subnet::is_of_vswitch).then_some(self.expose_routes_to_vswitch)
     }
 }
 

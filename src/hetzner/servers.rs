@@ -111,8 +111,7 @@ pub(super) fn named(api: &Api, labels: &LabelPrefixes, name: &str) -> Result<Vec
 }
 
 fn instances(servers: Vec<Server>, labels: &LabelPrefixes) -> Vec<Instance> {
-    let servers = servers.into_iter();
-    servers.map(|server| server.instance(labels)).collect()
+    servers.into_iter().map(|server| server.instance(labels)).collect()
 }
 
 /// One server as it is now.

@@ -190,8 +190,7 @@ fn parse<P: Parse>(
     }
     let mut body = serde_json::Deserializer::from_reader(body);
     let value = how.parse(&mut body);
-    let whole = value.and_then(|value| body.end().map(|()| value));
-    whole.map_err(|error| {
+    value.and_then(|value| body.end().map(|()| value)).map_err(|error| {
         if error.is_io() {
             describe_io(&io::Error::from(error), timeout)
         } else if error.is_eof() {

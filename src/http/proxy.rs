@@ -301,8 +301,7 @@ mod tests {
 
     fn chosen(variables: &[(&str, &str)], url: &str) -> Result<Option<String>, String> {
         let variable = |name: &str| {
-            let found = variables.iter().find(|(other, _)| *other == name);
-            found.map(|(_, value)| (*value).to_owned())
+            variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         };
         let environment = Environment::read(variable)?;
         let chosen = environment.proxy_for(&url.parse().unwrap());

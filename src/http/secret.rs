@@ -189,8 +189,7 @@ fn written(text: &str, secret: &str) -> Option<usize> {
 /// `\"`,
 /// and with more backslashes what a JSON text in a JSON text has.
 fn unit(text: &str, plain: char) -> (char, usize) {
-    let row = text.bytes().take(BACKSLASHES_AT_MOST);
-    let row = row.take_while(|byte| *byte == b'\\').count();
+    let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];
     let hex = |begin: usize, end: usize| {
         let code = u32::from_str_radix(after.get(begin..end)?, 16).ok()?;

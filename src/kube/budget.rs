@@ -218,8 +218,7 @@ mod tests {
         let first = kept(&services);
         let fit = OF_NAMESPACE / (LARGE - ALWAYS_KEPT);
         let of = |namespace: &str| -> Vec<usize> {
-            let all = first.iter().filter(|(of, _)| of == namespace);
-            all.map(|(_, second)| *second).collect()
+            first.iter().filter(|(of, _)| of == namespace).map(|(_, second)| *second).collect()
         };
         let expected: Vec<usize> = (0..fit).chain(1000..1100).collect();
         assert_eq!((of("greedy"), of("other").len()), (expected, 100));

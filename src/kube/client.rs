@@ -534,8 +534,7 @@ fn count(method: Method, path: &str, stage: Stage) {
 
 /// `/api/v1/nodes/worker-1/status?…` → `nodes/status`. Never a name.
 fn resource(path: &str) -> String {
-    let path = path.split('?').next().unwrap_or_default();
-    let mut segments = path.split('/').skip(1);
+    let mut segments = path.split('?').next().unwrap_or_default().split('/').skip(1);
     let version = match segments.next() {
         Some("api") => segments.next(),
         Some("apis") => segments.nth(1),

@@ -120,8 +120,7 @@ impl PastEvent {
 
     /// When it was last seen.
     pub fn at(&self) -> Option<Timestamp> {
-        let last = self.last_timestamp.as_ref();
-        let last = last.and_then(|text| text.parse().ok());
+        let last = self.last_timestamp.as_ref().and_then(|text| text.parse().ok());
         last.or(self.metadata.creation_timestamp)
     }
 }

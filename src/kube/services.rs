@@ -179,8 +179,7 @@ impl Service {
         let ports = self.spec.ports.iter().map(|port| BYTES_OF_A_PORT + port.name.len());
         let ranges = self.spec.load_balancer_source_ranges.iter().map(String::len);
         let finalizers = self.metadata.finalizers.iter().map(String::len);
-        let texts = ports.chain(ranges).chain(finalizers);
-        self.metadata.annotations.bytes() + texts.sum::<usize>()
+        self.metadata.annotations.bytes() + ports.chain(ranges).chain(finalizers).sum::<usize>()
     }
 
     fn age(&self) -> Age {
@@ -451,9 +450,8 @@ impl Client {
             kind: SERVICE_LIST,
             from,
         };
-        let by_uid = known.items.iter();
         let by_uid: HashMap<&str, &Arc<Service>> =
-            by_uid.map(|one| (one.metadata.uid.as_str(), one)).collect();
+            known.items.iter().map(|one| (one.metadata.uid.as_str(), one)).collect();
         let begin = || {
             RefCell::new(Collected {
                 scope: &self.scope,
@@ -473,9 +471,8 @@ impl Client {
         };
         let (new, budget) = collected.into_inner().end();
         *lock(&self.budget) = budget;
-        let mut pairs = new.iter().zip(known.items.iter());
-        let is_same =
-            new.len() == known.items.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other));
+        let is_same = new.len() == known.items.len()
+            && new.iter().zip(known.items.iter()).all(|(one, other)| Arc::ptr_eq(one, other));
         let items = if is_same {
             Arc::clone(&known.items)
         } else {

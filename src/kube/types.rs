@@ -186,8 +186,7 @@ impl Node {
 
     /// One of its conditions, by its type.
     fn find(&self, kind: &str) -> Option<&Condition> {
-        let mut conditions = self.status.conditions.iter();
-        conditions.find(|condition| condition.kind == kind)
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 
     /// The status of one of its conditions; none when it has none of that type.
@@ -218,8 +217,7 @@ impl PodCidrs {
 
     /// Each as a range, or as the text that is none.
     pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
-        let texts = self.0.split(',').filter(|text| !text.is_empty());
-        texts.map(|text| match text.parse::<IpNet>() {
+        self.0.split(',').filter(|text| !text.is_empty()).map(|text| match text.parse::<IpNet>() {
             Ok(net) => Ok(net.trunc()),
             Err(_) => Err(text),
         })

@@ -76,8 +76,7 @@ impl Client {
             all => all?.into_iter(),
         };
         let daemons = all.filter(|(_, one)| is_daemon(one));
-        let named = daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one));
-        Ok(named.collect())
+        Ok(daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one)).collect())
     }
 
     /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.
@@ -134,8 +133,7 @@ fn number(container: &Value, port: &Value) -> Option<u64> {
         Value::String(name) => name,
         _ => return None,
     };
-    let mut ports = container["ports"].as_array()?.iter();
-    let named = ports.find(|port| port["name"] == name.as_str())?;
+    let named = container["ports"].as_array()?.iter().find(|port| port["name"] == name.as_str())?;
     named["containerPort"].as_u64()
 }
 
@@ -199,8 +197,7 @@ impl Container {
         match self.expanded(word) {
             Ok(word) => self.words.push(word),
             Err(place) => {
-                let flag = word.split('=').next().unwrap_or(word);
-                self.elsewhere.push((flag.to_owned(), place));
+                self.elsewhere.push((word.split('=').next().unwrap_or(word).to_owned(), place));
             }
         }
     }

@@ -123,9 +123,8 @@ impl NodeLabels {
 /// The last of several values of a key is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
-        let pairs = pairs.into_iter();
         let all: BTreeMap<Interned, Interned> =
-            pairs.map(|(key, value)| (key.into(), value.into())).collect();
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         NodeLabels(all.into_iter().collect())
     }
 }

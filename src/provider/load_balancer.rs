@@ -423,8 +423,7 @@ impl LoadBalancerPlan {
 
     /// The name of the load balancer that the changes create, with what asks for the name.
     pub fn new_name(&self) -> Option<&Sourced<String>> {
-        let mut changes = self.outcome.changes().iter();
-        changes.find_map(|change| change.new_name())
+        self.outcome.changes().iter().find_map(|change| change.new_name())
     }
 }
 
@@ -817,8 +816,7 @@ impl Balancer {
             None => has_owner(one),
             uid => one.uid.as_deref() == uid,
         };
-        let mut owners = self.ports.iter();
-        owners.any(|one| one.port == port && is_it(one))
+        self.ports.iter().any(|one| one.port == port && is_it(one))
     }
 }
 

@@ -12,8 +12,7 @@ use std::path::PathBuf;
 /// The value of an environment variable; `None` when it is unset.
 pub fn variable(name: &str) -> Option<OsString> {
     if is_simulated() {
-        let mut all = variables().into_iter();
-        return all.find(|(other, _)| other == name).map(|(_, value)| value);
+        return variables().into_iter().find(|(other, _)| other == name).map(|(_, value)| value);
     }
     std::env::var_os(name)
 }

@@ -67,8 +67,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
 
 /// Is a flag of this name likely to hold a secret?
 pub fn names_a_secret(flag: &str) -> bool {
-    let mut words = ["token", "password", "secret"].iter();
-    words.any(|word| flag.contains(word))
+    ["token", "password", "secret"].iter().any(|word| flag.contains(word))
 }
 
 struct ArgsParser {

@@ -329,8 +329,7 @@ impl DaemonSettings {
         }
         let is_value =
             |one: &&Variable| !matches!(one, Variable::File(_) | Variable::OptionalFile(_));
-        let mut values = setting.variables.iter().filter(is_value);
-        let set = values.find_map(|one| {
+        let set = setting.variables.iter().filter(is_value).find_map(|one| {
             let (name, text) = self.variables.iter().find(|(name, _)| name == one.name())?;
             let source = Source::Environment(format!("{name} of {}", self.from));
             Some(Candidate::new(setting, text.trim(), source)).filter(|one| !one.text.is_empty())

@@ -83,6 +83,5 @@ pub const IGNORED_FLAGS: &[(&str, Use)] = &[
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<Use> {
-    let mut flags = IGNORED_FLAGS.iter();
-    flags.find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)
+    IGNORED_FLAGS.iter().find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)
 }

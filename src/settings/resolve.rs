@@ -127,8 +127,7 @@ impl Parsed {
     /// What `--settings-from` takes over and is unset so far: names of variables, and of flags with their dashes.
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|one| one.source.is_default());
-        let unset = unset.filter(|one| one.setting.is_inherited());
-        unset.flat_map(|one| one.setting.names()).collect()
+        unset.filter(|one| one.setting.is_inherited()).flat_map(|one| one.setting.names()).collect()
     }
 }
 

@@ -143,8 +143,7 @@ impl Setting {
             (Kind::Boolean, _) => "true",
             (_, Some(default)) if !default.is_empty() => default,
             (Kind::Text(what) | Kind::List(what), _) => {
-                let mut examples = EXAMPLES.iter();
-                let example = examples.find(|(name, _)| *name == what);
+                let example = EXAMPLES.iter().find(|(name, _)| *name == what);
                 example.map_or(what, |(_, example)| example)
             }
             (Kind::Duration, _) => "30s",
@@ -200,8 +199,7 @@ impl Setting {
 
     /// Flags with their dashes, and variables.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let variables = self.variables.iter();
-        self.flag_names().chain(variables.map(|variable| variable.name().to_owned()))
+        self.flag_names().chain(self.variables.iter().map(|variable| variable.name().to_owned()))
     }
 
     pub fn takes_value(&self) -> bool {

@@ -54,13 +54,11 @@ const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
-    let mut rows = TABLE.iter().copied();
-    rows.find(|setting| setting.flags.contains(&name))
+    TABLE.iter().copied().find(|setting| setting.flags.contains(&name))
 }
 
 pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
-    let mut rows = TABLE.iter().copied();
-    rows.find(|setting| setting.short == Some(letter))
+    TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
 /// What a row leaves out. A row that is called after its variable need not name the variable again.

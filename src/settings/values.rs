@@ -83,8 +83,7 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     }
     let is_enabled = |controller: &&Controller| {
         let first = words.iter().find(|word| is_named(word, controller));
-        let first = first.or(words.iter().find(|word| **word == "*"));
-        first.is_some_and(|word| !word.starts_with('-'))
+        first.or(words.iter().find(|word| **word == "*")).is_some_and(|word| !word.starts_with('-'))
     };
     Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
@@ -106,8 +105,7 @@ fn no_such(name: &str) -> String {
 
 /// The items of a list, separated by commas.
 fn items(text: &str) -> Vec<&str> {
-    let items = text.split(',').map(str::trim);
-    items.filter(|item| !item.is_empty()).collect()
+    text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
 }
 
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {

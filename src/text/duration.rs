@@ -110,8 +110,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
 }
 
 fn digits(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit());
-    text.split_at(end.unwrap_or(text.len()))
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 fn unit(name: &str) -> Result<u128, String> {

@@ -84,8 +84,7 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     if text.len() <= characters || text.chars().nth(characters).is_none() {
         return Cow::Borrowed(text);
     }
-    let kept = text.chars().take(characters.saturating_sub(1));
-    Cow::Owned(kept.chain(['…']).collect())
+    Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
 /// Messages of the same trouble are reported once, with how many there are: those that differ in

@@ -107,8 +107,7 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
         (workloads, _) => workloads.as_ref()?,
     };
     let namespace = &view.settings.lease_namespace.value;
-    let others = workloads.iter().filter(|workload| is_other(workload));
-    let others = others.map(|workload| {
+    let others = workloads.iter().filter(|workload| is_other(workload)).map(|workload| {
         let images = workload.images.join(", ");
         let found = format!("{images} in {namespace} does the same work as ccm");
         let stop = format!(" ({})", stop(namespace, workload));
@@ -167,8 +166,7 @@ fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
 }
 
 pub(super) fn probes(view: &View) -> Verdicts {
-    let ours = own(view)?.into_iter();
-    let wrong = ours.filter(|one| one.probed_ports.contains(&SECURE_PORT));
+    let wrong = own(view)?.into_iter().filter(|one| one.probed_ports.contains(&SECURE_PORT));
     let wrong = wrong.map(|one| {
         let outcome = Outcome::fail(
             format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),

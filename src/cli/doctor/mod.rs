@@ -158,8 +158,7 @@ pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
 
 fn settings(view: &View) -> Verdicts {
     let remedy = "correct it; until then the checks below rest on its default";
-    let problems = view.problems.iter();
-    let problems = problems.map(|problem| Outcome::fail(problem.as_str(), remedy));
+    let problems = view.problems.iter().map(|problem| Outcome::fail(problem.as_str(), remedy));
     or_ok(problems, "every setting has a value that it may have")
 }
 

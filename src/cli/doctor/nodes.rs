@@ -205,8 +205,7 @@ pub(super) fn off(view: &View) -> Verdicts {
     let ok = "no server of a node is off";
     let is_all = servers.iter().all(|one| one.is_off);
     let Ok(nodes) = &view.nodes else {
-        let off = servers.iter().filter(|one| one.is_off);
-        let off = off.map(|one| {
+        let off = servers.iter().filter(|one| one.is_off).map(|one| {
             let found = format!("server {} is off; its node was not read", one.id);
             Outcome::bad(is_all, found, switch_on(one.id)).on("server", &one.name)
         });

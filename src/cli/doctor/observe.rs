@@ -198,8 +198,7 @@ impl<'a> Observer<'a> {
 
     /// Makes every call that is due.
     pub(in crate::cli) fn observe(&mut self) -> View<'a> {
-        let kept = self.cloud.take();
-        let kept = kept.filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
+        let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));
         let mut ended = Ended::new();
         for stage in STAGES {

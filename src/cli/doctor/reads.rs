@@ -85,8 +85,7 @@ pub(super) fn token(reader: &Reader) -> Seen<usize> {
     if let Some(token) = &started.settings.token.value {
         return Ok(token.length());
     }
-    let mut problems = started.problems.iter().rev();
-    let problem = problems.find(|problem| is_of_token(problem));
+    let problem = started.problems.iter().rev().find(|problem| is_of_token(problem));
     Err(failed(problem.map_or_else(
         || "it is not set".into(),
         ToString::to_string,
@@ -157,8 +156,7 @@ pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
 
 pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
     let namespace = leader::key(&reader.started.settings).namespace;
-    let workloads = reader.apis.as_ref()?.kube.workloads(&namespace);
-    workloads.map_err(|error| {
+    reader.apis.as_ref()?.kube.workloads(&namespace).map_err(|error| {
         let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
         unlisted(error, &what)
     })

@@ -53,8 +53,7 @@ fn in_order(plan: &Plan) -> String {
 
 /// Nodes that get no route, whatever the daemon does. The check `nodes` reports those whose server does not exist.
 fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> + 'a {
-    let nodes = view.nodes.iter().flatten();
-    let gone = nodes.filter(|plan| matches!(plan.server, Server::Gone(_)));
+    let gone = view.nodes.iter().flatten().filter(|plan| matches!(plan.server, Server::Gone(_)));
     let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
     plan.nodes.iter().filter_map(move |node| {
         let name = node.object.name.as_str();
@@ -70,8 +69,7 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
             && !node::is_uninitialized(&plan.node)
             && plan.node.spec.pod_cidrs.is_empty()
     };
-    let nodes = view.nodes.iter().flatten().filter(without);
-    nodes.map(|plan| {
+    view.nodes.iter().flatten().filter(without).map(|plan| {
         let outcome = Outcome::warn(
             "without spec.podCIDR, so that no route leads to its pods",
             format!(
@@ -140,8 +138,7 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
 /// The next pass says otherwise of all of them.
 fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
     names.iter().all(|name| {
-        let mut nodes = plan.nodes.iter();
-        let node = nodes.find(|node| node.object.name == *name);
+        let node = plan.nodes.iter().find(|node| node.object.name == *name);
         node.is_some_and(|node| node.unavailable == Some(false))
     })
 }

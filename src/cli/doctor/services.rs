@@ -33,8 +33,7 @@ pub(super) fn services(view: &View) -> Verdicts {
         let blocked = blocked.map(|one| reported(Outcome::fail, one, &shows));
         let warned = plan.warnings();
         let warned = warned.map(|one| reported(Outcome::warn, one, &shows));
-        let all = blocked.chain(lacking(view, plan)).chain(warned);
-        let all = all.chain(expiring(plan));
+        let all = blocked.chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
@@ -60,9 +59,8 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
         let mut set = plan.service.metadata.annotations.iter();
         plan.want == Want::Ensure && set.any(|(set, _)| set.eq_ignore_ascii_case(&key))
     };
-    let of_services = plans.iter().filter(asks);
     let namespaces: BTreeSet<&str> =
-        of_services.map(|plan| plan.service.metadata.namespace.as_ref()).collect();
+        plans.iter().filter(asks).map(|plan| plan.service.metadata.namespace.as_ref()).collect();
     let is_limited = view.settings.load_balancers.permitted.private_ipv4_ranges.is_some();
     if is_limited || namespaces.len() < 2 {
         return None;
@@ -85,8 +83,7 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
 /// owner of the load balancer can know, so ccm never removes them.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome> {
     let outcomes = external.iter().flat_map(|balancer| {
-        let unlabelled = balancer.ports.iter().filter(|port| port.uid.is_none());
-        unlabelled.filter_map(|port| {
+        balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
@@ -112,8 +109,7 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
         found.is_some_and(|found| found.id == balancer.id)
     };
     for plan in plans {
-        let mut ports = plan.service.spec.ports.iter();
-        let Some(own) = ports.find(|one| one.node_port == Some(to)) else {
+        let Some(own) = plan.service.spec.ports.iter().find(|one| one.node_port == Some(to)) else {
             continue;
         };
         let of = plan.service.full_name();
@@ -144,8 +140,7 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
     let waits = |service: &&Service| {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
     };
-    let services = services.iter().map(|service| &**service);
-    let outcomes = services.filter(waits).map(|service| {
+    let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
         let found = format!(
             "without an address{}",
             history(view, service).unwrap_or_default()
@@ -268,8 +263,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
 
 /// Certificates that its load balancer shows, and that expire soon or have expired.
 fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
-    let shown = plan.cloud.found.iter().flat_map(|found| &found.certificates);
-    shown.filter_map(|one| {
+    plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|one| {
         let at = one.not_valid_after?;
         let left = at.duration_since(clock::timestamp());
         let is_over = left.is_negative();

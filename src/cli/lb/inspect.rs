@@ -80,10 +80,8 @@ fn inspection(
     is_wide: bool,
     known: Sides,
 ) -> String {
-    let of_found = |text: fn(&Balancer) -> String| {
-        let found = plan.cloud.found.as_ref();
-        found.map(text).unwrap_or_default()
-    };
+    let of_found =
+        |text: fn(&Balancer) -> String| plan.cloud.found.as_ref().map(text).unwrap_or_default();
     let annotations = plan.service.metadata.annotations.iter();
     let annotations = annotations.map(|(key, value)| line(format_args!("  {key}: {value:?}")));
     [
@@ -164,8 +162,7 @@ fn usage(found: &Balancer) -> String {
     let usage = found.usage.unwrap_or_default();
     let price = found.monthly_price.map(|price| format!("{price:.2} a month, without VAT"));
     let tib = |bytes: u64| bytes as f64 / TIB;
-    let outgoing = found.outgoing_traffic.zip(found.included_traffic);
-    let carried = outgoing.zip(found.ingoing_traffic);
+    let carried = found.outgoing_traffic.zip(found.included_traffic).zip(found.ingoing_traffic);
     let carried = carried.map(|((out, included), ingoing)| {
         let (out, included, ingoing) = (tib(out), tib(included), tib(ingoing));
         format!("this month {out:.3} TiB out of {included:.0} included, and {ingoing:.3} in")
@@ -253,8 +250,7 @@ fn spec(plan: &ServicePlan) -> String {
 fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let service = &plan.service;
     let of_cloud = |text: &dyn Fn(&Balancer) -> String| {
-        let found = plan.cloud.found.as_ref();
-        vec![found.map_or("-".to_owned(), text)]
+        vec![plan.cloud.found.as_ref().map_or("-".to_owned(), text)]
     };
     let state = match plan.want {
         Want::Ensure if plan.cloud.outcome.is_released() => "its management has ended",
@@ -266,8 +262,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         Want::Release => "its management is to end",
         Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
     };
-    let status = service.status.load_balancer.ingress.iter();
-    let status = status.map(|ingress| {
+    let status = service.status.load_balancer.ingress.iter().map(|ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
         let address = address.cloned().unwrap_or_default();
         match ingress.ip_mode.as_deref() {
@@ -322,8 +317,7 @@ fn port(port: &ServicePort) -> String {
 
 /// What the health checks say of each port and target.
 fn health(plan: &ServicePlan) -> String {
-    let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    let rows = targets.flat_map(|target| {
+    let rows = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
         target.health.iter().map(|health| {
             vec![
                 target.name.clone(),
@@ -341,8 +335,7 @@ fn why(health: &Health) -> String {
         return cause.message.to_string();
     }
     let code = health.http_status.map(|code| format!("HTTP {code}"));
-    let parts = health.detail.iter().map(ToString::to_string).chain(code);
-    parts.collect::<Vec<_>>().join(", ")
+    health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
 /// Its load balancer, which the status still names.
@@ -363,10 +356,8 @@ fn failed_lines(failed: &PastEvent) -> String {
 
 /// A target that gets no traffic is what most people come to look for.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
-    let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    let lines = targets.flat_map(|target| {
-        let failing = target.health.iter().filter(|health| health.cause.is_some());
-        failing.map(|health| {
+    let lines = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
+        target.health.iter().filter(|health| health.cause.is_some()).map(|health| {
             let (name, port, why) = (&target.name, health.port, why(health));
             let text = format!("target {name} is unhealthy on port {port}: {why}");
             paragraph("  ! ", 4, &text)

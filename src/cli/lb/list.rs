@@ -198,8 +198,7 @@ fn warnings(plan: &ServicePlan) -> Vec<String> {
 
 /// A load balancer that takes no traffic at all.
 fn serves_nothing(plan: &ServicePlan) -> bool {
-    let mut ports = plan.service.spec.ports.iter();
-    !ports.any(|port| port.protocol == Protocol::Tcp)
+    !plan.service.spec.ports.iter().any(|port| port.protocol == Protocol::Tcp)
 }
 
 /// Fields that differ; those of ports, of targets and of labels under one word.

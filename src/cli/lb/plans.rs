@@ -152,8 +152,7 @@ impl Services {
         }
         let in_cloud = || {
             let plans = self.evaluate(&Selection::All)?;
-            let known = plans.iter().map(called);
-            Ok(known.filter(|one| is_in_it(&one.name)).collect())
+            Ok(plans.iter().map(called).filter(|one| is_in_it(&one.name)).collect())
         };
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
@@ -277,10 +276,8 @@ impl Planned for Vec<ServicePlan> {
 
     fn notes(&self) -> Vec<String> {
         // Of a load balancer that was deleted, because no Service wants it, there is nothing left to warn of.
-        let left = self.iter();
-        let left = left.filter(|plan| !plan.is_orphan() || plan.made.is_empty());
-        let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
-        warned.collect()
+        let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
+        left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
 }
 
@@ -320,8 +317,7 @@ pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
 
 /// `2/3`: how many targets are healthy, and how many there are.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
-    let found = plan.cloud.found.as_ref();
-    let Some(balancer) = found.filter(|_| !serves_others_alone(plan)) else {
+    let Some(balancer) = plan.cloud.found.as_ref().filter(|_| !serves_others_alone(plan)) else {
         return "-".into();
     };
     let counts = balancer.target_counts(Some(&plan.object.uid));

@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl<T> Execution<T> {
     /// A line for each change that was made.
     fn lines(&self) -> Vec<String> {
-        let made = self.result.made.iter();
-        made.flat_map(|change| change.description().done()).collect()
+        self.result.made.iter().flat_map(|change| change.description().done()).collect()
     }
 }
 
@@ -309,8 +308,7 @@ fn a_slow_request_holds_up_no_other_one() {
         let changes = (0..5).map(|k| step(&format!("{n}.{k}"), &[Answer::Done]));
         changes.collect::<Vec<_>>()
     };
-    let lists = std::iter::once(slow).chain((0..4).map(quick));
-    let mut executor = fake.executor(lists.collect());
+    let mut executor = fake.executor(std::iter::once(slow).chain((0..4).map(quick)).collect());
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 2);
         let mut over = Vec::new();

@@ -148,8 +148,7 @@ impl LifecycleController {
             (facts, Some(error)) if facts.is_empty() => return Err(error),
             observed => observed,
         };
-        let uids = due.iter().map(|node| node.metadata.uid.clone());
-        let known: HashSet<String> = uids.collect();
+        let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
@@ -159,8 +158,7 @@ impl LifecycleController {
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
-        let due = due.into_iter();
-        let plans = due.map(|node| plan(node, &facts, &*apis.provider, guard));
+        let plans = due.into_iter().map(|node| plan(node, &facts, &*apis.provider, guard));
         Ok((plans.collect(), facts, outage))
     }
 
@@ -182,8 +180,7 @@ impl LifecycleController {
             return due;
         }
         let claims = Claims::new(&*apis.provider, nodes);
-        let due = due.into_iter().filter(|node| !claims.is_second(node));
-        due.collect()
+        due.into_iter().filter(|node| !claims.is_second(node)).collect()
     }
 
     /// Reports what came of a node, and when it is tried again.

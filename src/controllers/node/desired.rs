@@ -35,8 +35,7 @@ pub(super) fn addresses(
     // Of each type the cluster's primary family first, which is that of the first range of pods.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
-        let kinds = addresses.iter().map(|one| one.value.kind.clone());
-        let kinds: Vec<AddressKind> = kinds.collect();
+        let kinds: Vec<AddressKind> = addresses.iter().map(|one| one.value.kind.clone()).collect();
         addresses.sort_by_key(|one| {
             let place = kinds.iter().position(|kind| *kind == one.value.kind);
             (place, one.value.ip().is_some_and(is_other))
@@ -87,8 +86,7 @@ fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
     }
-    let own = node.status.addresses.iter();
-    let own = own.filter(|address| address.kind == AddressKind::Hostname);
+    let own = node.status.addresses.iter().filter(|address| address.kind == AddressKind::Hostname);
     addresses.extend(own.map(|address| Sourced::new(address.clone(), Source::Kept)));
 }
 

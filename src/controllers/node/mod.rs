@@ -208,8 +208,7 @@ impl NodeController {
         let plans =
             wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
-        let unsatisfied = needs.filter(|needs| !servers.satisfy(needs));
-        let unsatisfied = unsatisfied.reduce(ServerNeeds::and);
+        let unsatisfied = needs.filter(|needs| !servers.satisfy(needs)).reduce(ServerNeeds::and);
         drop(index);
         if let Some(needs) = unsatisfied {
             servers = apis.servers(Some(servers), &needs, urgency)?;

@@ -386,8 +386,7 @@ impl NodePlan {
             Source::Annotation(_) | Source::Kept => one.value.kind != AddressKind::Hostname,
             _ => false,
         };
-        let asked = metadata.addresses.iter().filter(is_asked);
-        let ips = asked.filter_map(|one| one.value.ip());
+        let ips = metadata.addresses.iter().filter(is_asked).filter_map(|one| one.value.ip());
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
         let and_so = match shared.is_kept {
@@ -461,8 +460,7 @@ impl NodePlan {
             source: wanted.source,
         });
         let provider_id = have.is_empty().then_some(wanted.value);
-        let taints = self.node.spec.taints.iter();
-        let taints = taints.filter(|taint| taint.key != UNINITIALIZED);
+        let taints = self.node.spec.taints.iter().filter(|taint| taint.key != UNINITIALIZED);
         let mut taints: Vec<Taint> = taints.cloned().collect();
         for taint in &from_server.taints {
             let is_there = |one: &Taint| (&one.key, &one.effect) == (&taint.key, &taint.effect);

@@ -178,8 +178,7 @@ fn report_findings(apis: &Apis, synced: &Synced) {
 
 fn measure(synced: &Synced) {
     for state in State::ALL.iter().copied() {
-        let rows = synced.plan.rows.iter();
-        let states = rows.filter_map(|row| row.state_with(&synced.routes));
+        let states = synced.plan.rows.iter().filter_map(|row| row.state_with(&synced.routes));
         let count = states.filter(|one| *one == state).count();
         ROUTES.set(&[&state.label()], count as f64);
     }

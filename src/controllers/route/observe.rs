@@ -347,8 +347,7 @@ mod tests {
             row(8, State::LeftAlone, Step::Nothing),
         ];
         memory.note_routes(&plan(rows), &network([1, 2, 5, 6, 7, 8].into_iter()));
-        let expected = [1, 2, 3, 6].map(route);
-        assert_eq!(memory.routes, expected.into_iter().collect());
+        assert_eq!(memory.routes, [1, 2, 3, 6].map(route).into_iter().collect());
         memory.note_routes(&plan(Vec::new()), &network([1, 3].into_iter()));
         assert_eq!(memory.routes, [1, 3].map(route).into_iter().collect());
     }

@@ -124,8 +124,7 @@ pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> Plan {
     let mut planner = Planner::new(inputs, provider);
     planner.accept();
     planner.withdraw_doubtful();
-    let routes = inputs.network.routes.iter();
-    let mut rows: Vec<Row> = routes.map(|route| planner.row(route)).collect();
+    let mut rows: Vec<Row> = inputs.network.routes.iter().map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     Plan {
@@ -278,9 +277,7 @@ impl<'a> Planner<'a> {
 
     /// The node without a provider ID of ours that has pods there.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
-        let mut foreign = self.foreign.iter();
-        let found = foreign.find(|(theirs, _)| overlap(*theirs, net));
-        found.map(|(_, name)| *name)
+        self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
     /// The node whose provider ID names this server.
@@ -380,8 +377,7 @@ impl<'a> Planner<'a> {
 
     fn state(&self, route: &Route, leads_to: Option<&DesiredRoutes>) -> State {
         let wanted = self.accepted.get(&route.destination);
-        let mut accepted = self.accepted.keys();
-        let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
+        let is_wanted_elsewhere = self.accepted.keys().any(|net| overlap(*net, route.destination));
         match leads_to {
             _ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,
             _ if wanted.is_some_and(|(wanted, _)| wanted == route) => State::Ok,
@@ -408,8 +404,7 @@ impl<'a> Planner<'a> {
         for (place, desired) in self.desired.iter_mut().enumerate() {
             let cidrs = desired.cidrs.iter();
             for destination in cidrs.filter(|cidr| !known.contains(cidr)) {
-                let accepted = self.accepted.get(destination);
-                let accepted = accepted.filter(|(_, of)| *of == place);
+                let accepted = self.accepted.get(destination).filter(|(_, of)| *of == place);
                 let want = accepted.map(|(route, _)| *route);
                 let has_room = there < network.routes_at_most;
                 if want.is_some() && !has_room {
@@ -523,8 +518,7 @@ impl<'a> Planner<'a> {
             let fix = format!("when it is not needed, delete it: {remove}");
             Some(Finding::warning(Reason::StaleRoute, why).with_fix(fix))
         }));
-        let cidrs = self.inputs.cluster_cidrs.iter();
-        findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
+        findings.extend(self.inputs.cluster_cidrs.iter().filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
@@ -607,8 +601,7 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
 
 /// A route controller made a route for this node, and said so; network plugins give other reasons.
 fn had_its_route(node: &Node) -> bool {
-    let mut conditions = node.status.conditions.iter();
-    conditions.any(|one| {
+    node.status.conditions.iter().any(|one| {
         one.kind == NETWORK_UNAVAILABLE && one.status == "False" && one.reason == ROUTE_CREATED
     })
 }
@@ -624,8 +617,7 @@ fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
 
 /// Those of a server in the network, its own first.
 fn addresses(instance: &Instance, network: u64) -> impl Iterator<Item = Ipv4Addr> {
-    let there = instance.private.iter();
-    let there = there.filter(move |private| private.network == network);
+    let there = instance.private.iter().filter(move |private| private.network == network);
     let all = there.flat_map(|private| std::iter::once(&private.ip).chain(&private.aliases));
     all.filter_map(|ip| match ip {
         IpAddr::V4(ip) => Some(*ip),

@@ -56,8 +56,7 @@ impl Admission {
         changed.retain(|place| self.is_changed(&listed[*place], agenda));
         // Those that have waited longest come first.
         changed.sort_by_key(|place| {
-            let since = self.waiting.get(&listed[*place].metadata.uid);
-            since.copied().unwrap_or(now)
+            self.waiting.get(&listed[*place].metadata.uid).copied().unwrap_or(now)
         });
         self.rooms.clear();
         let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
@@ -137,8 +136,7 @@ impl Admission {
 
     /// UIDs of Services whose own change was begun or failed, and that have no calls left to go on with it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
-        let uids = self.admitted.keys().map(String::as_str);
-        uids.filter(|uid| self.is_held_back(uid))
+        self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
 
     fn is_held_back(&self, uid: &str) -> bool {
@@ -149,8 +147,7 @@ impl Admission {
     /// UIDs of those of these Services that are here as they were before a change.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
         let uids = services.iter().map(|one| &one.metadata.uid);
-        let waiting = uids.filter(|uid| self.waiting.contains_key(*uid));
-        waiting.cloned().collect()
+        uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
     }
 
     pub(super) fn is_anything_waiting(&self) -> bool {
@@ -260,8 +257,7 @@ impl Admission {
 
     /// Takes one of the places that a namespace has in this look. False: there is none.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
-        let room = self.rooms.get(namespace).copied();
-        let room = room.unwrap_or_else(|| self.room(namespace, busy));
+        let room = self.rooms.get(namespace).copied().unwrap_or_else(|| self.room(namespace, busy));
         self.rooms.insert(namespace.to_owned(), room.saturating_sub(1));
         room > 0
     }

@@ -401,8 +401,7 @@ impl Dependencies {
             }
             let mut of_secrets = DefaultHasher::new();
             for held in names.iter().map(|name| seen.tls_secrets.get(name)) {
-                let held = held.map(|held| held.as_ref().map(|pair| &pair.digest));
-                held.hash(&mut of_secrets);
+                held.map(|held| held.as_ref().map(|pair| &pair.digest)).hash(&mut of_secrets);
             }
             *others.entry(service.metadata.uid.clone()).or_default() ^= of_secrets.finish();
         }
@@ -414,8 +413,7 @@ impl Dependencies {
     }
 
     fn of(&self, service: &Service) -> u64 {
-        let others = self.others.get(&service.metadata.uid);
-        self.nodes ^ others.copied().unwrap_or_default()
+        self.nodes ^ self.others.get(&service.metadata.uid).copied().unwrap_or_default()
     }
 }
 

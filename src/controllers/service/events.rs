@@ -127,8 +127,7 @@ pub fn past_events(
 }
 
 fn reason(event: &PastEvent) -> Option<&'static Reason> {
-    let mut reasons = Reason::ALL.iter();
-    reasons.find(|reason| reason.name() == event.reason)
+    Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
 /// The event of the last try, where it failed, for each object. `events`: the oldest first.

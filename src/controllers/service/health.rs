@@ -126,8 +126,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
         ));
     }
     // The check `servers` has the fix of a server that is off.
-    let fixed_here = by_cause.values();
-    let fixed_here = fixed_here.filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
+    let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
         is_outage: counts.health() == BalancerHealth::None && !is_young,

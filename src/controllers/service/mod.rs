@@ -112,8 +112,7 @@ impl ServiceController {
         let settings = &self.settings;
         let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
         if settings.delete_orphans {
-            let orphans = self.orphans(apis, begun)?.into_iter();
-            plans.extend(orphans.filter(ServicePlan::has_writes));
+            plans.extend(self.orphans(apis, begun)?.into_iter().filter(ServicePlan::has_writes));
         }
         if selection.is_of_all() {
             plans.extend(certificates::propose(apis, settings, &wanted)?);
@@ -544,8 +543,7 @@ fn measure(seen: &Seen) {
         Want::Ensure => "managed",
     };
     for name in ["managed", "pending", "leaving"] {
-        let states = seen.services.iter().map(state);
-        let count = states.filter(|state| *state == name).count();
+        let count = seen.services.iter().map(state).filter(|state| *state == name).count();
         LOAD_BALANCERS.set(&[name], count as f64);
     }
 }
@@ -571,8 +569,7 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // Where a comparison of all Services read none, none names one.
     if certificates.is_some() || seen.is_comparison {
-        let certificates = certificates.iter().flatten();
-        let first = certificates.filter_map(|one| one.not_valid_after).min();
+        let first = certificates.iter().flatten().filter_map(|one| one.not_valid_after).min();
         let first = first.map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }

@@ -300,8 +300,7 @@ impl Dedicated {
     }
 
     fn server(&self, id: InstanceId) -> Option<&Instance> {
-        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
-        servers.find(|server| server.id == id)
+        self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
     /// The address that the list has for a server, which no kubelet wrote.
@@ -316,8 +315,7 @@ impl Dedicated {
         if let Some(server) = self.server(id) {
             return server.public_ipv4;
         }
-        let mut external = node.status.addresses.iter();
-        external.find_map(|one| match (&one.kind, one.ip()?) {
+        node.status.addresses.iter().find_map(|one| match (&one.kind, one.ip()?) {
             (AddressKind::ExternalIP, IpAddr::V4(ip)) => Some(ip),
             _ => None,
         })

@@ -140,8 +140,7 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let balancer = &orphan.balancer;
     let addresses = balancer.addresses.iter().map(ToString::to_string);
-    let stays = orphan.stays.as_ref();
-    let stays = stays.map(|why| format!("; {why}, so only you can delete it"));
+    let stays = orphan.stays.as_ref().map(|why| format!("; {why}, so only you can delete it"));
     let message = format!(
         "load balancer {} ({}), {}, was made for {}, and costs money{}",
         balancer.name,
@@ -248,8 +247,7 @@ pub(super) fn carry_out(
     report: &mut Report,
 ) -> Option<ErrorKind> {
     let mut executor = Executor::new(NAME);
-    let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
-    execution.payer = payer;
+    executor.begin(plan.name(), plan.take_changes(), (), None).payer = payer;
     let over = executor.run(apis.provider.load_balancers()?, 1).pop()?;
     plan.made = over.result.made.iter().map(|change| change.json()).collect();
     let failed = over.error().map(|error| error.kind.clone());

@@ -182,8 +182,7 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
 
 /// What must have been read before these plans are applied.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
-    let needs = plans.iter().map(|plan| plan.cloud.needs);
-    needs.fold(Needs::default(), |one, other| Needs {
+    plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
         services: one.services || other.services,
         project: one.project || other.project,
@@ -459,8 +458,7 @@ impl ServicePlan {
     }
 
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
-        let own = self.findings.iter().chain(&self.cloud.findings);
-        own.chain(self.obstacle())
+        self.findings.iter().chain(&self.cloud.findings).chain(self.obstacle())
     }
 
     /// Why nothing of the Service is synced.
@@ -481,8 +479,7 @@ impl ServicePlan {
 
     /// Is its load balancer deleted, and not only released?
     pub fn is_deletion(&self) -> bool {
-        let mut changes = self.changes().iter();
-        changes.any(|change| change.kind() == ChangeKind::Removal)
+        self.changes().iter().any(|change| change.kind() == ChangeKind::Removal)
     }
 
     /// Every write in words, in the order in which they would be made.

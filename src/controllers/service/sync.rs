@@ -113,8 +113,7 @@ pub(super) struct Queued {
 impl ServiceController {
     /// The Services whose changes are being made, or wait for those of another one.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        let executions = self.executor.executions().iter();
-        let executed = executions.map(|one| &one.subject.task);
+        let executed = self.executor.executions().iter().map(|one| &one.subject.task);
         executed.chain(self.queued.iter().map(|one| &one.task))
     }
 
@@ -689,21 +688,18 @@ impl Task {
 
 /// Notes which execution claims what this one claims.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
-    let claims = execution.subject.claims.iter().cloned();
-    claimed.extend(claims.map(|claim| (claim, execution.id)));
+    claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let cloud = &plan.cloud;
     let found = cloud.found.iter().map(|one| Claim::Id(one.id));
     let name = cloud.new_name().map(|name| Claim::Name(name.value.clone()));
-    let claims = cloud.claims.iter().cloned();
-    claims.chain(found).chain(name).collect()
+    cloud.claims.iter().cloned().chain(found).chain(name).collect()
 }
 
 fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
-    let uids = services.iter().map(|one| &*one.metadata.uid);
-    uids.zip(services).collect()
+    services.iter().map(|one| &*one.metadata.uid).zip(services).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

@@ -209,8 +209,7 @@ impl Change {
     }
 
     fn text(&self, key: &str) -> &str {
-        let value = self.request.body.get(key).and_then(Value::as_str);
-        value.unwrap_or_default()
+        self.request.body.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// How many ports and targets a new load balancer has.
@@ -587,8 +586,7 @@ impl fmt::Debug for Change {
 
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
-    let changes = changes.into_iter();
-    let mut boxed: Vec<_> = changes.map(|one| Box::new(one) as Box<_>).collect();
+    let mut boxed: Vec<_> = changes.into_iter().map(|one| Box::new(one) as Box<_>).collect();
     // `collect` keeps the room that they had unboxed, which is ten times as much.
     boxed.shrink_to_fit();
     boxed

@@ -21,8 +21,7 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
         }
         ProviderId::Foreign | ProviderId::Unknown(_) => false,
     };
-    let mut nodes = context.cluster.foreign_nodes.iter();
-    let (node, id) = nodes.find(|(_, id)| is_target(id))?;
+    let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     Some(format!(
         "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as {}, \
          which would take the node out, so nothing is changed; run it with --cloud-provider={}",
@@ -103,10 +102,7 @@ pub(super) fn check_services(
     } else {
         context.group.other_ports(there)
     };
-    others.retain(|number| {
-        let mut own = desired.ports.iter();
-        own.all(|port| port.listener.listen_port != *number)
-    });
+    others.retain(|number| desired.ports.iter().all(|port| port.listener.listen_port != *number));
     let (own, most) = (desired.ports.len(), kind.max_services);
     if own > 0 && own + others.len() > most {
         let whose = match others.len() {

@@ -101,8 +101,7 @@ impl provider::Snapshot for Snapshot {
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |one: &Labelled| {
             let ownership = one.ownership;
-            let mut uids = ownership.uids().chain(&ownership.released);
-            uids.any(|uid| is_wanted(&uid))
+            ownership.uids().chain(&ownership.released).any(|uid| is_wanted(&uid))
         };
         let seen = |one: Labelled| {
             let shown = status::for_people(one, names);
@@ -126,8 +125,7 @@ impl provider::Snapshot for Snapshot {
             let mut uids = one.ownership.uids();
             uids.any(|uid| services.contains(uid.as_str()))
         };
-        let shown = all.filter(is_ours).flat_map(|one| shown(&one, Some(certificates)));
-        Some(shown.collect())
+        Some(all.filter(is_ours).flat_map(|one| shown(&one, Some(certificates))).collect())
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -137,8 +135,7 @@ impl provider::Snapshot for Snapshot {
             (status::for_people(one, names), service.unwrap_or_default())
         };
         let all = self.balancers().all();
-        let all = all.filter(|one| one.ownership.uids().any(|uid| !uid.is_empty()));
-        all.map(shown).collect()
+        all.filter(|one| one.ownership.uids().any(|uid| !uid.is_empty())).map(shown).collect()
     }
 
     fn known_group(&self, key: String) -> String {

@@ -160,8 +160,7 @@ mod tests {
             let made: Vec<u32> =
                 (0..7200).filter(|s| budget.admit(call, "x", second(*s)).is_ok()).collect();
             let of_hour = |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
-            let fullest = (0..3600).map(|from| of_hour(from).count()).max();
-            let fullest = fullest.unwrap_or_default();
+            let fullest = (0..3600).map(|from| of_hour(from).count()).max().unwrap_or_default();
             assert!(
                 (at_least..=at_most).contains(&fullest),
                 "{call:?}: {fullest}"
@@ -173,10 +172,8 @@ mod tests {
     fn single_servers_leave_calls_for_the_list() {
         let budget = Budget::new(None);
         let now = Instant::now();
-        let count = |call| {
-            let calls = (0..100).map(|_| budget.admit(call, "x", now));
-            calls.filter(Result::is_ok).count()
-        };
+        let count =
+            |call| (0..100).map(|_| budget.admit(call, "x", now)).filter(Result::is_ok).count();
         assert_eq!(count(Call::Server), 20);
         assert!(put_off(&budget.admit(Call::Server, "x", now)));
         assert_eq!(count(Call::List), 20);

@@ -114,8 +114,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
         origin += ", which has no credentials";
     }
     let server = server(&cluster)?;
-    let proxy = cluster.fields.proxy_url.as_deref().map(Proxy::parse);
-    let proxy = proxy.transpose();
+    let proxy = cluster.fields.proxy_url.as_deref().map(Proxy::parse).transpose();
     let proxy = proxy.map_err(|why| cluster.error("proxy-url", why))?;
     let named_by = format!("{}: server", cluster.place());
     Ok(Access {
@@ -198,8 +197,7 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     let mut extensions = extensions.and_then(|all| all.as_sequence()).into_iter().flatten();
     let ours = extensions.find(|one| one["name"] == EXEC_EXTENSION);
     let config = ours.and_then(|extension| extension.get("extension"));
-    let config = config.map(serde_json::to_value).transpose();
-    config.map_err(|_| {
+    config.map(serde_json::to_value).transpose().map_err(|_| {
         cluster.error(
             "extensions",
             format_args!("what {EXEC_EXTENSION} holds can't be written as JSON; correct it"),

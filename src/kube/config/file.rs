@@ -74,8 +74,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
 
 /// The files, for people.
 pub(super) fn list(paths: &[PathBuf]) -> String {
-    let paths = paths.iter().map(|path| path.display().to_string());
-    paths.collect::<Vec<_>>().join(", ")
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Merged {

@@ -144,8 +144,7 @@ impl Fake {
 
     /// What was sent, in its order.
     pub(super) fn sent(&self) -> Vec<String> {
-        let log = self.log().into_iter();
-        log.filter(|line| !line.starts_with("ask")).collect()
+        self.log().into_iter().filter(|line| !line.starts_with("ask")).collect()
     }
 }
 

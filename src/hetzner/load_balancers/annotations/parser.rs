@@ -344,8 +344,7 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
     let number = suffix.parse::<u16>().ok();
     let number = number.filter(|number| number.to_string() == suffix);
     let by_number = || {
-        let ports = service.ports.iter();
-        let ports = ports.filter(|port| Some(port.port) == number);
+        let ports = service.ports.iter().filter(|port| Some(port.port) == number);
         ports.min_by_key(|port| port.protocol != Protocol::Tcp)
     };
     by_name.or_else(by_number)
@@ -365,14 +364,12 @@ pub(crate) fn values_of<'a>(
         let name = key.strip_prefix(PREFIX).and_then(|key| key.split('.').next());
         name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
     };
-    let all = service.annotations.iter();
-    all.filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
+    service.annotations.iter().filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
 }
 
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.
 pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
-    let mut all = service.annotations.iter();
-    let (_, value) = all.find(|(key, _)| {
+    let (_, value) = service.annotations.iter().find(|(key, _)| {
         let name = key.strip_prefix(PREFIX);
         name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
     })?;

@@ -73,8 +73,7 @@ const ITEMS_AT_MOST: usize = 100;
 
 /// Items with commas between them; empty ones count for nothing.
 fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
-    let items = text.split(',').map(str::trim);
-    let items: Vec<&str> = items.filter(|item| !item.is_empty()).collect();
+    let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
         let count = items.len();
         return Err(format!(
@@ -100,9 +99,8 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {
         let bytes = name.as_bytes();
-        let ends = [bytes.first(), bytes.last()].into_iter().flatten();
         name.len() <= SECRET_NAME
-            && ends.copied().all(is_end)
+            && [bytes.first(), bytes.last()].into_iter().flatten().copied().all(is_end)
             && bytes.iter().all(|byte| is_end(*byte) || b"-.".contains(byte))
     };
     list(text, is_name, "name of a Secret")
@@ -111,8 +109,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
 /// Host names of a certificate; the first part may be a `*`.
 pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
-        let mut bytes = part.bytes();
-        !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let is_domain = |domain: &str| {
         let name = domain.strip_prefix("*.").unwrap_or(domain);
@@ -128,8 +125,7 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
 /// What the API takes in a check: digits, `?` for one and `*` for several.
 pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
     let is_code = |code: &str| {
-        let mut bytes = code.bytes();
-        code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
+        code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
     list(text, is_code, "status code; use e.g. 2??,301").map(Value::from)
 }

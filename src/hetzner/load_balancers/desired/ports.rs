@@ -271,8 +271,7 @@ const ONLY_WITH: [(Part, &Annotation); 15] = [
 
 /// The annotations that only a health check by HTTP has.
 fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
-    let all = ONLY_WITH.into_iter();
-    all.filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
+    ONLY_WITH.into_iter().filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
 }
 
 /// Reports those that are set although no port has that part.
@@ -435,8 +434,7 @@ impl PortReader<'_, '_> {
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |one: &&Certificate| may_use(context, one).is_ok();
-        let names = context.certificates.all.iter().filter(may_use);
-        let names = names.map(|one| one.name.as_str());
+        let names = context.certificates.all.iter().filter(may_use).map(|one| one.name.as_str());
         let near = self.parser.has_room().then(|| did_you_mean(name, names));
         self.parser.problem(format!(
             "{source}: there is no certificate {} in the project{}",
@@ -484,8 +482,7 @@ impl PortReader<'_, '_> {
         let on = project.defaults.health_check.node_port.as_ref();
         // Upstream has it off.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
-        let local = node_port.filter(|_| is_on);
-        let local = local.map(|number| Sourced::new(number, LOCAL));
+        let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
             let codes = Some(Sourced::new(vec!["200"], asked.source.clone()));
             self.set(F::CheckStatusCodes, codes, Value::Null, None);
@@ -536,8 +533,7 @@ impl PortReader<'_, '_> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
         }
-        let mut all = PLACE.into_iter().chain(of_http_checks());
-        Some(all.find(|one| self.has(one))?.key())
+        Some(PLACE.into_iter().chain(of_http_checks()).find(|one| self.has(one))?.key())
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {

@@ -49,8 +49,7 @@ fn asked<'a>(
     parser: &mut AnnotationParser,
     service: &'a Service,
 ) -> Vec<(&'a ServicePort, Sourced<Vec<String>>)> {
-    let ports = service.ports.iter();
-    let asked = ports.filter_map(|port| {
+    let asked = service.ports.iter().filter_map(|port| {
         let named = is_https(parser, port)
             .then(|| parser.read(&a::HTTP_TLS_SECRET, Some(port), v::secrets))?;
         Some((port, named?))
@@ -241,10 +240,8 @@ pub(in crate::hetzner) fn unused(
     cluster: &Cluster,
 ) -> Option<Vec<Box<dyn provider::Change>>> {
     let ours: Vec<_> = all.iter().filter(|one| is_ours(one, cluster)).collect();
-    let usable = |held: &TlsSecret| {
-        let pair = held.as_ref().ok().filter(|pair| too_large(pair).is_none());
-        pair.cloned()
-    };
+    let usable =
+        |held: &TlsSecret| held.as_ref().ok().filter(|pair| too_large(pair).is_none()).cloned();
     let secrets = cluster.tls_secrets.iter();
     let is_wanted = |one: &Certificate| {
         let mut all = secrets.clone();

@@ -246,10 +246,7 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
 
 /// The labels that a Service may set, and the keys of other programs, which are left out of them.
 fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
-    let key_of = |item: &str| {
-        let key = item.split_once('=').map_or(item, |(key, _)| key);
-        key.trim().to_owned()
-    };
+    let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
     let is_left_out = |item: &&str| is_of_program(&key_of(item));
     let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
     let labels = Labels::parse(&own.join(","))?;
@@ -276,8 +273,7 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
     let is_decided = !context.group.has_no_decider();
     let all = [default.filter(|_| is_decided), set];
     let labels = all.into_iter().flatten().flat_map(|Sourced { value, source }| {
-        let labels = value.0.into_iter();
-        labels.map(move |(key, value)| (key, Sourced::new(value, source.clone())))
+        value.0.into_iter().map(move |(key, value)| (key, Sourced::new(value, source.clone())))
     });
     labels.collect()
 }
@@ -291,10 +287,8 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
             v::any(text)
         }
     };
-    let mut deciders = context.group.deciders.iter();
-    let first = deciders.find(|one| !one.load_balancer_ip.is_empty());
-    let address = first.map(|one| one.load_balancer_ip.clone());
-    let address = address.unwrap_or_default();
+    let first = context.group.deciders.iter().find(|one| !one.load_balancer_ip.is_empty());
+    let address = first.map(|one| one.load_balancer_ip.clone()).unwrap_or_default();
     let ip = address.parse::<IpAddr>().ok();
     let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
         let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
@@ -411,8 +405,7 @@ fn asked_targets(
         let value = value_of(one, &a::EXTERNAL_TARGETS);
         value.is_none_or(|value| v::boolean(value) != Ok(false))
     };
-    let others = group.balancer().map(|one| group.served_on(one));
-    let mut others = others.unwrap_or_default();
+    let mut others = group.balancer().map(|one| group.served_on(one)).unwrap_or_default();
     others.retain(|one| one.uid != context.service.uid && needs(one));
     let asked = |one: &Service| match value_of(one, &a::NODE_SELECTOR).map(Selector::parse) {
         None => Asked::All,
@@ -488,8 +481,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))
         }
     };
-    let internal = node.addresses.iter();
-    let internal = internal.filter(|one| one.kind == AddressKind::InternalIP);
+    let internal = node.addresses.iter().filter(|one| one.kind == AddressKind::InternalIP);
     let mut internal = internal.filter_map(|one| match one.ip() {
         Some(IpAddr::V4(ip)) => Some(ip),
         _ => None,

@@ -99,8 +99,7 @@ impl Diff<'_, '_> {
             Some(_) => None,
             None => zone.or_else(|| most(TopologyLabel::Region)),
         };
-        let prices = self.kind.prices.iter();
-        let there: Vec<&str> = prices.map(|price| &*price.location).collect();
+        let there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         let is_there =
             |one: &Sourced<String>| there.is_empty() || there.contains(&one.value.as_str());
         match &location {
@@ -138,8 +137,6 @@ impl Diff<'_, '_> {
             *counts.entry(value).or_default() += 1;
         }
         let most = counts.values().max().copied()?;
-        let mut counts = counts.into_iter();
-        let first = counts.find(|(_, count)| *count == most);
-        first.map(|(value, _)| value.to_owned())
+        counts.into_iter().find(|(_, count)| *count == most).map(|(value, _)| value.to_owned())
     }
 }

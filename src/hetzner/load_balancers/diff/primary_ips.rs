@@ -160,8 +160,7 @@ impl AskedIp {
             ));
         };
         if one.kind != self.kind {
-            let mut families = whole.primary_ips.families.iter();
-            let other = families.find(|family| family.kind == one.kind);
+            let other = whole.primary_ips.families.iter().find(|family| family.kind == one.kind);
             let key = other.map(|family| family.annotation.key());
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));

@@ -69,8 +69,7 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;
     let mode = if is_by_proxy { PROXY } else { "VIP" };
-    let public = desired.public().map(|public| public.value);
-    let public = public.unwrap_or(balancer.public_net.enabled);
+    let public = desired.public().map(|public| public.value).unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);
     let private = private_then(balancer, desired).into_iter();
     let private = private.map(|ip| (IpAddr::from(ip), Some(&in_status.without_private)));
@@ -94,11 +93,9 @@ pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 
 /// For people; targets by the names of their nodes.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
-    let ports = balancer.services.iter();
-    let of_kube_proxy = ports.filter(|port| port.asks_kube_proxy());
+    let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
-    let targets = balancer.targets.iter();
-    let targets = targets.flat_map(|one| machines(one, cluster));
+    let targets = balancer.targets.iter().flat_map(|one| machines(one, cluster));
     let targets = targets.map(|(name, health)| target(name, health, &of_kube_proxy));
     let targets: Vec<provider::Target> = targets.collect();
     Balancer {
@@ -160,11 +157,7 @@ fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [Heal
         Target::LabelSelector {
             targets: Some(selected),
             ..
-        } => {
-            let selected = selected.iter();
-            let selected = selected.map(|one| (server(one.server.id), &one.health_status[..]));
-            selected.collect()
-        }
+        } => selected.iter().map(|one| (server(one.server.id), &one.health_status[..])).collect(),
         Target::LabelSelector { label_selector, .. } => {
             vec![(format!("servers with {}", label_selector.selector), &[])]
         }

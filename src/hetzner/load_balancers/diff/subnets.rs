@@ -58,8 +58,7 @@ fn fits(
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
-    let mut attached = own.filter_map(|one| one.balancer.attached(network));
-    attached.any(|net| ip.is_none() || net.ip == ip)
+    own.filter_map(|one| one.balancer.attached(network)).any(|net| ip.is_none() || net.ip == ip)
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 

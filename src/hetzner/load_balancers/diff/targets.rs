@@ -46,8 +46,7 @@ fn targets_of_nodes(
     balancer: Option<Labelled>,
 ) -> BTreeMap<TargetId, bool> {
     let is_wanted = |ip: IpAddr| {
-        let mut nodes = desired.targets.nodes.iter();
-        nodes.any(|(machine, _)| match machine {
+        desired.targets.nodes.iter().any(|(machine, _)| match machine {
             Machine::Server(_) => false,
             Machine::Dedicated {
                 public, private, ..
@@ -491,9 +490,7 @@ fn by(private: bool) -> &'static str {
 
 /// What is known of the cloud servers of these nodes.
 fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
-    let known = nodes.iter();
-    let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
-    known.collect()
+    nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
 }
 
 fn server_of(node: &OfferedNode) -> Option<TargetId> {

@@ -506,8 +506,7 @@ impl Diff<'_, '_> {
             }
             let name = format!("port {number} {}", field.name());
             // Not a field of its new protocol: the API drops it with the old one.
-            let want = want.zip(source.cloned());
-            let want = want.map(|(value, source)| Sourced::new(value, source));
+            let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }
         Some((merged, parts))

@@ -279,8 +279,7 @@ impl PrimaryIp {
 /// Does a range, or a single address, hold this address?
 pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
-        let one = text.parse::<IpAddr>().map(IpNet::from);
-        one.or_else(|_| text.parse::<IpNet>()).ok()
+        text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse::<IpNet>()).ok()
     };
     match (net(range), net(address)) {
         (Some(range), Some(address)) => range.contains(&address.addr()),
@@ -317,8 +316,7 @@ impl LoadBalancer {
 
     /// What it has on this port.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
-        let mut all = self.services.iter();
-        all.find(|one| one.listen_port == listen_port)
+        self.services.iter().find(|one| one.listen_port == listen_port)
     }
 
     /// The public and private ones.

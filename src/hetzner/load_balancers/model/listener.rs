@@ -146,8 +146,7 @@ impl PortField {
             value if row.kind == Kind::Seconds => format!("{value}s"),
             value => value.to_string(),
         };
-        let text = Some(text).filter(|text| !text.is_empty());
-        text.or_else(|| Some(NOTHING.to_owned()))
+        Some(text).filter(|text| !text.is_empty()).or_else(|| Some(NOTHING.to_owned()))
     }
 }
 
@@ -232,8 +231,7 @@ impl<'de> Deserialize<'de> for Listener {
         let mut listener = Listener::new(number);
         for field in F::ALL.iter().copied() {
             let (part, key, kind) = (field.row().part, field.row().key, field.row().kind);
-            let mut path = part.path().iter();
-            let place = path.try_fold(&mut body, |at, step| at.get_mut(*step));
+            let place = part.path().iter().try_fold(&mut body, |at, step| at.get_mut(*step));
             let Some(place) = place.filter(|place| place.is_object()) else {
                 continue;
             };

@@ -32,8 +32,7 @@ pub(crate) fn cluster_on_external<'a>(
 
 /// Whether one of the load balancer's addresses is in the status of the Service.
 pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
-    let mut all = service.addresses.iter();
-    all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
+    service.addresses.iter().any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
 /// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
@@ -43,10 +42,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
         let named = value_of(service, &a::EXTERNAL);
         named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
     };
-    let shows = |hostname: &str| {
-        let mut all = service.addresses.iter();
-        all.any(|one| one.eq_ignore_ascii_case(hostname))
-    };
+    let shows =
+        |hostname: &str| service.addresses.iter().any(|one| one.eq_ignore_ascii_case(hostname));
     is_in_status(service, balancer)
         || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
 }
@@ -101,8 +98,7 @@ pub(crate) fn destination(port: &Listener) -> Option<u16> {
 
 /// Number and node port of the ports that a load balancer can have.
 pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
-    let ports = service.ports.iter();
-    let ports = ports.filter(|port| port.protocol == Protocol::Tcp);
+    let ports = service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     ports.map(|port| (port.port, port.node_port))
 }
 

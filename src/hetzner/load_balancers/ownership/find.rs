@@ -261,8 +261,7 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
     if let Some(found) = only_one(of_group, (GROUP, label), is_ours)? {
         return Ok(Some(found));
     }
-    let mut deciders = context.group.deciders.iter();
-    let brought = deciders.find_map(|member| {
+    let brought = context.group.deciders.iter().find_map(|member| {
         let own = by_label(balancers, member, cluster).ok().flatten()?;
         other_cluster(own, cluster).is_none().then_some(own)
     });

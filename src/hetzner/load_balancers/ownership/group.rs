@@ -165,15 +165,13 @@ fn made_for<'a>(
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = Labelled<'a>> {
     let label = share.label();
-    let all = balancers.map(|all| all.of_group(&label));
-    let all = all.into_iter().flatten();
+    let all = balancers.map(|all| all.of_group(&label)).into_iter().flatten();
     all.filter(|one| one.ownership.is_of(cluster))
 }
 
 /// Whether a label of the load balancer says that the Service has a port there.
 fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
-    let mut owners = balancer.ownership.ports.values();
-    owners.any(|uid| *uid == service.uid)
+    balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
@@ -294,8 +292,7 @@ fn external_members<'a>(
     balancer: Labelled<'a>,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a Service> {
-    let keys = external_keys(balancer).into_iter();
-    let all = keys.flat_map(|key| cluster.groups.of_key(&key));
+    let all = external_keys(balancer).into_iter().flat_map(|key| cluster.groups.of_key(&key));
     all.filter(move |one| is_allowed(balancer, one))
 }
 
@@ -439,8 +436,7 @@ impl<'a> Group<'a> {
     }
 
     fn members_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
-        let all = self.members.iter().copied();
-        all.filter(move |one| one.namespace == namespace)
+        self.members.iter().copied().filter(move |one| one.namespace == namespace)
     }
 
     /// The Services that have a port on this external load balancer, the oldest first: members, and Services that ask for
@@ -463,8 +459,7 @@ impl<'a> Group<'a> {
 
     /// The Service that has this port with this node port, where the label of the port was lost.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
-        let mut members = self.members.iter().copied();
-        members.find(|member| {
+        self.members.iter().copied().find(|member| {
             if self.is_external() {
                 is_recognised(member, balancer, port, self.cluster)
             } else {
@@ -535,8 +530,7 @@ impl<'a> Group<'a> {
     }
 
     fn older(&self) -> impl Iterator<Item = &'a Service> {
-        let older = self.members.iter().copied();
-        older.take_while(|one| one.uid != self.service.uid)
+        self.members.iter().copied().take_while(|one| one.uid != self.service.uid)
     }
 
     /// Ports that are on the load balancer, or are to be, and are not this Service's: those of older Services, and
@@ -666,8 +660,7 @@ impl<'a> Group<'a> {
         ports: &[u16],
         unwanted: &BTreeSet<u16>,
     ) -> BTreeMap<u16, String> {
-        let own = ports.iter();
-        let own = own.map(|number| (*number, self.service.uid.clone()));
+        let own = ports.iter().map(|number| (*number, self.service.uid.clone()));
         let mut labels: BTreeMap<u16, String> = own.collect();
         for (balancer, port) in ports_of(balancer) {
             let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
@@ -692,8 +685,7 @@ impl<'a> Group<'a> {
                 !is_external && !self.cluster.service_uids.contains(*uid)
             }
         };
-        let all = ownership.ports.iter().filter(is_unwanted);
-        all.map(|(number, _)| *number).collect()
+        ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
     /// The value of the label that says which targets were there before: as it is, else what is there before our first

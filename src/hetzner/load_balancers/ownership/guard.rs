@@ -134,8 +134,7 @@ fn stands_for(target: &Target) -> Vec<String> {
             label_selector,
             targets,
         } => {
-            let selected = targets.iter().flatten();
-            let selected = selected.map(|one| format!("server {}", one.server.id));
+            let selected = targets.iter().flatten().map(|one| format!("server {}", one.server.id));
             let own = format!("selector {}", label_selector.selector);
             selected.chain([own]).collect()
         }

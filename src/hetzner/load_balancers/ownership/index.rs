@@ -80,8 +80,7 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
 /// What is found is in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
-        let all = self.all.iter().zip(&self.index.ownerships);
-        all.map(|(balancer, ownership)| Labelled {
+        self.all.iter().zip(&self.index.ownerships).map(|(balancer, ownership)| Labelled {
             balancer,
             ownership,
         })

@@ -147,8 +147,7 @@ impl Ownership {
     }
 
     fn field(&mut self, key: &str) -> Option<&mut Option<String>> {
-        let mut fields = self.fields().into_iter();
-        fields.find(|(name, _)| *name == key).map(|(_, field)| field)
+        self.fields().into_iter().find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
     /// The labels that say this.
@@ -156,8 +155,7 @@ impl Ownership {
         let mut own = self.clone();
         let fields = own.fields().into_iter();
         let fields = fields.filter_map(|(key, value)| Some((key.to_owned(), value.take()?)));
-        let ports = self.ports.iter();
-        let ports = ports.map(|(number, uid)| (format!("{PORT}{number}"), uid.clone()));
+        let ports = self.ports.iter().map(|(number, uid)| (format!("{PORT}{number}"), uid.clone()));
         let targets = self.targets_before.iter();
         let targets = targets.map(|(uid, all)| (format!("{TARGETS_BEFORE}{uid}"), all.clone()));
         let unknown = self.unknown.clone();
@@ -167,8 +165,7 @@ impl Ownership {
     /// The labels to set, and the keys of those to remove, so that the labels say `to` afterwards.
     pub(crate) fn change_to(&self, to: &Ownership) -> (BTreeMap<String, String>, BTreeSet<String>) {
         let (from, mut set) = (self.labels(), to.labels());
-        let removed = from.keys().filter(|key| !set.contains_key(*key));
-        let removed = removed.cloned().collect();
+        let removed = from.keys().filter(|key| !set.contains_key(*key)).cloned().collect();
         set.retain(|key, value| from.get(key) != Some(value));
         (set, removed)
     }
@@ -177,8 +174,7 @@ impl Ownership {
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));
-        let said = said.labels().into_iter();
-        let said = said.map(|(key, value)| (key, Some(value)));
+        let said = said.labels().into_iter().map(|(key, value)| (key, Some(value)));
         let all: BTreeMap<String, Option<String>> = removed.chain(said).collect();
         let wanted = all.into_iter().map(|(key, value)| WantedLabel {
             counts_upstream: [SERVICE_UID, KEEP].contains(&key.as_str()),
@@ -251,8 +247,7 @@ impl Ownership {
 
     /// The targets that an external one had before this cluster used it.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
-        let mut all = self.targets_before.iter();
-        let of = all.find(|(uid, _)| cluster.is_known_by(uid));
+        let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
     }
 
@@ -263,8 +258,7 @@ impl Ownership {
 
     /// The key of a label by which a controller makes the whole of it what Services want. With one it is not external.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
-        let by_uid = self.service_uid.as_ref().map(|_| SERVICE_UID);
-        by_uid.or(self.group.as_ref().map(|_| GROUP))
+        self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
     /// The label `service`, else `keep`, where it names another namespace than the Service's.
@@ -309,8 +303,7 @@ pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<Str
 /// The label that says that another program owns the load balancer, as `KEY=VALUE`. Labels of an operator, for example those
 /// of Terraform, say no such thing.
 pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
-    let mut labels = balancer.labels.iter();
-    let found = labels.find(|(key, value)| says_owner(key, value));
+    let found = balancer.labels.iter().find(|(key, value)| says_owner(key, value));
     found.map(|(key, value)| format!("{key}={value}"))
 }
 

@@ -60,8 +60,7 @@ pub(crate) fn is_upload_name(
     digest: Option<&str>,
 ) -> bool {
     let end = name.len().checked_sub(UPLOAD_DIGITS);
-    let parts = end.and_then(|end| name.split_at_checked(end));
-    parts.is_some_and(|(start, digits)| {
+    end.and_then(|end| name.split_at_checked(end)).is_some_and(|(start, digits)| {
         start.ends_with(&upload_whose(uid, namespace, secret))
             && digest.is_none_or(|digest| digest.starts_with(digits))
     })

@@ -48,8 +48,7 @@ pub(crate) fn after_management(
 
 /// Why the management of the Service on it can't end.
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
-    let of = balancer.ownership.released.as_ref();
-    let uid = of.filter(|uid| **uid != service.uid)?;
+    let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(
         "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for that one, or \
          remove the label",

@@ -54,8 +54,7 @@ fn cluster() -> Cluster {
 
 /// A load balancer with these labels, and servers as targets.
 fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
-    let labels = labels.iter();
-    let labels = labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let target = |id: &u64| Target::Server {
         server: Reference { id: *id },
         use_private_ip: false,
