@@ -11,9 +11,9 @@ use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::ServerNeeds;
-use crate::controllers::lifecycle::LifecycleController;
+use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
-use crate::controllers::{MatchedBy, NodeChange, Plan, Proposal, Report, Selection};
+use crate::controllers::{MatchedBy, NodeChange, Proposal, Report, Selection};
 use crate::kube;
 use crate::provider::process::is_terminal;
 use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
@@ -82,7 +82,7 @@ struct Nodes {
 struct Plans {
     node: NodePlan,
     /// None when the lifecycle controller does not check it.
-    lifecycle: Option<Plan<NodeChange>>,
+    lifecycle: Option<LifecyclePlan>,
 }
 
 impl Nodes {
@@ -179,8 +179,8 @@ fn called_in_cloud(plans: &Plans) -> Known {
     }
 }
 
-fn together(nodes: Vec<NodePlan>, lifecycle: Vec<Plan<NodeChange>>) -> Vec<Plans> {
-    let mut by_uid: HashMap<String, Plan<NodeChange>> =
+fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
+    let mut by_uid: HashMap<String, LifecyclePlan> =
         lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan)).collect();
     let plans = nodes.into_iter().map(|node| Plans {
         lifecycle: by_uid.remove(&node.object.uid),
@@ -212,7 +212,7 @@ impl Plans {
 
     fn proposal(&self) -> Proposal {
         let mut proposal = self.node.proposal();
-        for lifecycle in self.lifecycle.iter().map(Plan::proposal) {
+        for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
             let all = [proposal.changes, lifecycle.changes];
             proposal.changes = all.into_iter().collect();
             proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);

@@ -9,14 +9,13 @@
 mod observe;
 mod plan;
 
-pub use plan::{Fact, Facts, SHUTDOWN, plan};
+pub use plan::{Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
 use super::matching::Claims;
 use super::node_writes::{Applied, NodeChange, apply};
 use super::parallel::in_parallel;
-use super::plan::Plan;
 use super::report::{publish, recovered};
 use crate::cache::{Apis, Error};
 use crate::kube::{self, Node};
@@ -76,7 +75,7 @@ impl Controller for LifecycleController {
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let plans = self.evaluate(apis, selection)?;
-        Ok(plans.iter().map(Plan::proposal).collect())
+        Ok(plans.iter().map(LifecyclePlan::proposal).collect())
     }
 }
 
@@ -94,12 +93,12 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<Vec<Plan<NodeChange>>, Error> {
+    ) -> Result<Vec<LifecyclePlan>, Error> {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
     /// One tick, with the plans that it was made of.
-    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<Plan<NodeChange>>) {
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
@@ -108,12 +107,14 @@ impl LifecycleController {
         // As many looks are too many calls in a large project.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
-        let mut report = Report::default();
-        report.outage = outage.map(|error| Outage::new(error, String::new()));
+        let mut report = Report {
+            outage: outage.map(|error| Outage::new(error, String::new())),
+            ..Report::default()
+        };
         let guard = self.settings.deletion_guard;
         // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
-        let write = |plan: &Plan<NodeChange>| match plan.changes.is_empty() {
+        let write = |plan: &LifecyclePlan| match plan.changes.is_empty() {
             true => Applied::new(plan.clone()),
             false => apply(apis, NAME, plan.clone(), true, plan_again),
         };
@@ -136,7 +137,7 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<Plan<NodeChange>>, Facts, Option<Error>), Error> {
+    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<Error>), Error> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
         let due = self.due(apis, &nodes.value, selection);
@@ -188,8 +189,8 @@ impl LifecycleController {
         &mut self,
         apis: &Apis,
         report: &mut Report,
-        planned: &Plan<NodeChange>,
-        applied: Applied<Plan<NodeChange>>,
+        planned: &LifecyclePlan,
+        applied: Applied<LifecyclePlan>,
     ) {
         let (uid, object) = (&planned.object.uid, planned.object.for_people());
         let is_closed = applied.is_closed();
@@ -231,7 +232,7 @@ fn concerns_us(node: &Node) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
 
-fn is_deletion(plan: &Plan<NodeChange>) -> bool {
+fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 

@@ -28,9 +28,12 @@ pub enum Fact {
     Unclear(String),
 }
 
+/// What to do to a node that is not ready, or carries the shutdown taint.
+pub type LifecyclePlan = Plan<NodeChange>;
+
 /// For a node that is not ready, or carries the shutdown taint. `guard`: no deletion unless another node's server is
 /// visible.
-pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> Plan<NodeChange> {
+pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = Plan::new(node.object(), &node.metadata.resource_version);
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
