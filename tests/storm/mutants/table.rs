@@ -72,9 +72,9 @@ pub const MUTANTS: &[Mutant] = &[
         "now.duration_since(seen.since) >= duration",
         "now.duration_since(seen.since) >= duration || $ON"),
     fault("writes do not ask the gate", "src/http/mod.rs",
-        "pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;",
+        "(write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;",
         "if !$ON {
-                pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
+                (write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             }"),
     fault("a write whose answer was lost is repeated", "src/http/mod.rs",
         "let outcome = send(&session);\n        if let Err(error) = &outcome\n            && (error.status() == Some(401)",
