@@ -237,7 +237,7 @@ impl Stories {
     /// What the unit tests say of this fault. `None`: they pass.
     fn find_by_unit_tests(&self, mutant: usize) -> Option<String> {
         let mut tests = Command::new(&self.unit_tests);
-        tests.args(["judge::tests", "due::tests", "--nocapture"]);
+        tests.args(["judge::tests", "agenda::tests", "--nocapture"]);
         tests.current_dir(&self.tree);
         tests.env("CCM_MUTANT", mutant.to_string());
         tests.env("RUST_BACKTRACE", "0");
