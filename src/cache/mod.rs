@@ -427,30 +427,27 @@ impl Apis {
         needs: &ServerNeeds,
         urgency: Urgency,
     ) -> Result<AllServers, Error> {
-        let is_kept = known.as_ref().is_some_and(|one| one.satisfy_of_cloud(needs));
-        // A list in which single servers were read is no whole one.
-        let partial = known.iter().filter(|one| one.named.is_some());
-        let partial = partial.filter_map(|one| Some(one.cloud.as_ref().ok()?.asked));
-        let since = needs.since.max(partial.max());
-        let read = (!is_kept).then(|| self.instances_since(since, needs.max_age, urgency));
+        let kept = known.as_ref().filter(|one| one.satisfy_of_cloud(needs));
+        let cloud = if let Some(kept) = kept {
+            kept.cloud.clone().map_err(Error::Cloud)
+        } else {
+            // A list in which single servers were read is no whole one.
+            let partial = known.as_ref().filter(|one| one.named.is_some());
+            let partial = partial.and_then(|one| Some(one.cloud.as_ref().ok()?.asked));
+            self.instances_since(needs.since.max(partial), needs.max_age, urgency)
+        };
         let dedicated = match &known {
             Some(known) if known.satisfy_of_dedicated(needs) => known.dedicated.clone(),
             _ => self.dedicated(needs.dedicated_since, urgency),
         };
         let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
-        let (cloud, named) = match (read, known) {
-            (None, Some(known)) => (known.cloud, known.named),
-            (Some(Err(Error::Cloud(error))), _) if goes_on => (Err(error), None),
-            (Some(read), _) => (Ok(read?), None),
-            (None, None) => (
-                Ok(self.instances_since(since, needs.max_age, urgency)?),
-                None,
-            ),
-        };
         Ok(AllServers {
-            cloud,
+            cloud: match cloud {
+                Err(Error::Cloud(error)) if goes_on => Err(error),
+                cloud => Ok(cloud?),
+            },
             dedicated,
-            named,
+            named: kept.and_then(|kept| kept.named.clone()),
         })
     }
 }

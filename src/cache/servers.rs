@@ -38,7 +38,7 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// Whatever was read last is enough.
+    /// The needs of a plan for which whatever was read last is enough.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {
@@ -50,7 +50,7 @@ impl ServerNeeds {
         }
     }
 
-    /// What satisfies both.
+    /// Returns the needs of both plans together.
     pub fn and(self, other: ServerNeeds) -> ServerNeeds {
         let is_same = self.covers == other.covers;
         ServerNeeds {
@@ -108,7 +108,7 @@ impl AllServers {
         }
     }
 
-    /// The API that did not answer.
+    /// The error of the API that did not answer, when there is one.
     pub fn outage(&self) -> Option<Error> {
         let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(Error::Dedicated))

@@ -119,13 +119,13 @@ pub struct Report {
 /// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
-    /// It was as it should be.
+    /// The object was as it should be.
     Unchanged,
-    /// It is as it should be now, and was not before.
+    /// The object is as it should be now, and was not before.
     Changed,
-    /// Its changes go on in the cloud: the next tick follows at once.
+    /// Changes of the object still run in the cloud. The next tick follows at once.
     Unfinished,
-    /// The pass did not come to it, or not to its end.
+    /// The pass ended before it came to the object, or before it was done with the object.
     Unreached,
 }
 

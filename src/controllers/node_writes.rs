@@ -18,7 +18,7 @@ pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 /// The reason of the condition by which a route controller says that it made the routes of the node.
 pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
-/// Labels or annotations that are set; `None` removes one.
+/// Labels or annotations by their keys. A key with `None` is removed from the node.
 pub type Values = BTreeMap<String, Option<String>>;
 
 /// One write to a node.
@@ -127,12 +127,12 @@ impl NodeChange {
     }
 }
 
-/// As a condition says it.
+/// The status of a condition, in the words of Kubernetes.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }
 
-/// In the words of k8s.io/cloud-provider's route controller, which others look for.
+/// The condition in the words of k8s.io/cloud-provider's route controller, because other programs look for them.
 fn condition(kind: &str, status: &str) -> Value {
     let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
     let (reason, message) = if status == "False" {
@@ -226,7 +226,7 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// `reason`: of the finding by which the error was reported.
+    /// Notes in the report what came of the node. `reason` is that of the finding by which the error was reported.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {
@@ -282,7 +282,7 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     applied
 }
 
-/// The outer error may be tried again.
+/// The outer error is one after which the node may be read and planned again; after the inner one it may not.
 type Made = Result<Result<(), kube::Error>, kube::Error>;
 
 fn make(

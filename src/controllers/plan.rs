@@ -1,4 +1,4 @@
-//! What is to be done about one object: one form for the plans of all controllers.
+//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use it for nodes.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
@@ -10,7 +10,7 @@ pub struct Plan<W> {
     pub object: ObjectReference,
     /// The resource version of the object that the plan was made for.
     pub version: String,
-    /// In the order in which they are made.
+    /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
     pub findings: Vec<Finding>,
     /// What stands in the way of what should be done. The object counts as failed, and is planned again later.
@@ -33,7 +33,7 @@ impl<W: Write> Plan<W> {
         self.findings.iter().chain(&self.obstacle)
     }
 
-    /// What would be done, in words.
+    /// The plan in words, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
         let changes = self.changes.iter().map(Write::description).collect();
         Proposal::new(&self.object, changes, self.obstacle.as_ref())

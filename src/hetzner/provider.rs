@@ -37,14 +37,14 @@ pub struct Settings {
     pub connection: CloudConnection,
     pub network: Option<NetworkSelector>,
     /// Base URL of the metadata service, to ask it whether this machine is attached to the
-    /// Network. None: that need not be.
+    /// Network. `None` when it need not be.
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
-    /// None: `ROBOT_ENABLED` is false.
+    /// `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
-    /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    /// `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
-    /// Asked before every write.
+    /// The gate that every write asks first.
     pub gate: Arc<dyn Gate>,
     /// Of every write.
     pub urgency: Urgency,
@@ -63,7 +63,7 @@ pub struct CloudConnection {
     pub timing: Timing,
 }
 
-/// What nodes get from their servers.
+/// Settings of the addresses and labels that nodes get from their servers.
 pub struct NodeSettings {
     pub address_family: Sourced<AddressFamily>,
     pub internal_ip_from: InternalIpFrom,
@@ -85,7 +85,7 @@ pub struct Hetzner {
     load_balancers: Arc<load_balancers::Defaults>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// None: without its credentials.
+    /// `None` without its credentials.
     robot: Option<Robot>,
 }
 

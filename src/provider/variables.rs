@@ -1,5 +1,6 @@
 //! The names of the environment variables that settings are read from. The table of `settings` is made of them, and
-//! whoever reports a problem prints them; so a name that no setting has does not compile.
+//! whoever reports a problem prints them; so a name that no setting has does not compile. They are a part of the contract,
+//! because controllers and the provider print them and may not import `settings`.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -106,7 +106,7 @@ fn outcome(plan: &NodePlan) -> String {
     });
     let shown = addresses.map(|one| format!("{}:{}", &one.kind.name()[..1], one.address));
     let mut parts: Vec<String> = shown.collect();
-    // There are either addresses or a reason.
+    // A plan has either addresses or an obstacle, and never both.
     assert_eq!(plan.obstacle.is_some(), parts.is_empty());
     let findings = plan.all_findings();
     parts.extend(findings.map(|finding| format!("!{}", finding.reason.name())));

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Reader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
-    /// For the cluster only where `no_cluster` is `None`.
+    /// The clients of both APIs. The cluster may be asked only when `no_cluster` is `None`.
     pub(super) apis: Seen<Apis>,
     pub(super) no_cluster: Option<Gap>,
     /// How long an answer of Kubernetes is used.
@@ -53,10 +53,10 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// Without it the work is done all the same; hcloud-cloud-controller-manager's role does not have it.
+/// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// For leader election alone. A role names the Lease, except for its creation.
+/// The resource that only leader election needs. A role names the one Lease, except for the verb `create`.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
@@ -114,7 +114,7 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
         missing(reader, kube)
     };
     let missing = match missing {
-        // Anybody may ask for the version: only now it is known that they do not know us.
+        // Anybody may ask for the version, so only now it is known that the API server does not accept the credentials.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -140,7 +140,7 @@ fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Erro
     Ok(missing)
 }
 
-/// The cluster's identity is taken from the Lease, too.
+/// Reads the Lease, and takes the cluster's identity from it.
 pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -162,14 +162,14 @@ pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// While a refused login of the daemon waits, none is tried.
+/// Takes over from the Lease how long no login is to be tried after the daemon's login was refused.
 pub(super) fn wait_of_login(reader: &Reader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
     }
 }
 
-/// Makes one call; what rests on the list takes it from the cache.
+/// Lists the servers by one call. Later stages take the list from the cache.
 pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
     let apis = reader.apis.as_ref().ok()?;
     apis.provider.dedicated()?;
@@ -177,7 +177,7 @@ pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, pr
     Some(listed.map(|view| view.value))
 }
 
-/// What the login of Robot shows; `None` where `ROBOT_ENABLED` is false.
+/// The dedicated servers that the login of Robot may see. `None` when `ROBOT_ENABLED` is false.
 pub(super) fn of_login(view: &View) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
@@ -211,7 +211,7 @@ pub(super) fn network(cloud: &Cloud) -> Seen<()> {
     }
 }
 
-/// The load balancers of the project, whatever cluster they are of.
+/// The load balancers of the project, of any cluster.
 pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
     let provider = &reader.apis.as_ref()?.provider;
     let balancers = provider.load_balancers().filter(|_| !has_cluster);
@@ -274,7 +274,7 @@ pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Ve
     Ok(plans)
 }
 
-/// The Services of type LoadBalancer; after they were planned from the cache.
+/// The Services of type LoadBalancer. After a stage that planned them they come from the cache.
 pub(super) fn listed(reader: &Reader) -> Seen<Arc<Vec<Arc<Service>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);

@@ -176,8 +176,8 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// What the servers must satisfy that the plan rests on: `young` is how old a list a write may rest on, in a tick that
-    /// began then, for a node that was first seen then.
+    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that is at
+    /// most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -213,7 +213,7 @@ impl NodePlan {
             Server::Unmatched | Server::Gone(InstanceId::Cloud(_))
         );
         if misses_its_server && self.obstacle.is_some() {
-            // The node should be initialised.
+            // The node waits for its initialisation, and its server may have been made since the list was read.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }
@@ -592,7 +592,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// What is changed of these fields, in words.
+/// The description of a write that changes those of these fields that differ.
 fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -111,7 +111,7 @@ pub(super) struct Dependencies {
     nodes: u64,
     /// By the UID of a Service: its group's Services and the Secrets that it names, where there are such.
     others: HashMap<String, u64>,
-    /// Whether Services use load balancers together.
+    /// Whether any Services share a load balancer.
     has_groups: bool,
 }
 
@@ -183,7 +183,7 @@ impl Agenda {
             if self.backoff.is_retry_due(uid, now) {
                 return Some(Why::Retried);
             }
-            // A Service that failed has times of its own.
+            // A Service that failed is planned again by its back-off, and not by a comparison.
             let is_compared = is_comparison && !self.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
@@ -232,7 +232,7 @@ impl Agenda {
         self.compared.is_none_or(|last| now.duration_since(last) >= period)
     }
 
-    /// Whether Services use load balancers together.
+    /// Whether any Services share a load balancer.
     pub(super) fn has_groups(&self) -> bool {
         self.dependencies.has_groups
     }
@@ -364,7 +364,7 @@ impl Why {
         }
     }
 
-    /// What only is compared again can wait; a Service that changed can't.
+    /// A comparison without news can wait for calls. A Service that changed can't.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,
@@ -380,7 +380,7 @@ impl Dependencies {
         let mut of_nodes = DefaultHasher::new();
         for (node, _) in candidates(&seen.nodes, provider) {
             node.name().hash(&mut of_nodes);
-            // One that went and came is another one, although it looks the same.
+            // A node that was deleted and registered again is another node, although it looks the same.
             node.metadata.uid.hash(&mut of_nodes);
             node.spec.provider_id.hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {

@@ -278,9 +278,8 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for
-    /// actions when the interval is over are continued in the next tick; a person's selection is worked on until its
-    /// end.
+    /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for actions
+    /// when the interval is over are continued in the next tick. A person's selection is worked on until its end.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {

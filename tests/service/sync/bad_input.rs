@@ -4,7 +4,7 @@ use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
-/// What is wrong: in annotations, or in the Service itself.
+/// The wrong part of a Service: its annotations, or a field of the Service itself.
 #[derive(Clone, Copy)]
 enum Wrong {
     Annotations(&'static [(&'static str, &'static str)]),
