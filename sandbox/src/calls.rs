@@ -59,11 +59,7 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} {} {}",
-            self.half, self.caller, self.method, self.path
-        )?;
+        write!(f, "{} {} {} {}", self.half, self.caller, self.method, self.path)?;
         for (index, (name, value)) in self.query.iter().enumerate() {
             write!(f, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
         }

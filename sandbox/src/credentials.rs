@@ -156,9 +156,7 @@ impl Keys {
             return Ok(KeyPair::generate_for(algorithm)?);
         };
         // RFC 8410: PKCS#8 of a key of Ed25519, which may be any 32 bytes.
-        let mut der = vec![
-            0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
-        ];
+        let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
         der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));
         let der = PrivatePkcs8KeyDer::from(der);
@@ -215,10 +213,7 @@ impl Material {
             .with_client_cert_verifier(Arc::new(shown))
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Material {
-            config: config.into(),
-            trusted,
-        })
+        Ok(Material { config: config.into(), trusted })
     }
 
     /// The DER of a certificate that a client showed, emptied when it is of another CA or not valid now: then

@@ -45,11 +45,7 @@ impl Response {
 
     /// The same where the document is written already.
     pub fn json_text(status: u16, body: Vec<u8>) -> Response {
-        Response {
-            status,
-            headers: vec![("Content-Type".into(), "application/json".into())],
-            body,
-        }
+        Response { status, headers: vec![("Content-Type".into(), "application/json".into())], body }
     }
 
     /// The same with one more header.

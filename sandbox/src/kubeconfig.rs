@@ -119,23 +119,14 @@ mod tests {
             server: "https://127.0.0.1:1".into(),
             authority: Material::File("ca.crt".into()),
             contexts: vec![
-                Context {
-                    name: "a".into(),
-                    user: certificate,
-                },
-                Context {
-                    name: "b".into(),
-                    user: Login::Token("t".into()),
-                },
+                Context { name: "a".into(), user: certificate },
+                Context { name: "b".into(), user: Login::Token("t".into()) },
             ],
             current: "b".into(),
         }
         .text();
         let read: Value = serde_yaml::from_str(&text).unwrap();
-        assert_eq!(
-            read["clusters"][0]["cluster"]["certificate-authority"],
-            "ca.crt"
-        );
+        assert_eq!(read["clusters"][0]["cluster"]["certificate-authority"], "ca.crt");
         assert_eq!(
             read["users"][0]["user"],
             json!({"client-certificate-data": "Y2VydA==", "client-key": "key.pem"})

@@ -90,10 +90,8 @@ fn summary(sandbox: &Sandbox) -> String {
         parts.push(format!("Robot at {}", sandbox.robot_url()));
     }
     if sandbox.serves(Half::Kubernetes) {
-        parts.push(format!(
-            "Kubernetes at {} (contexts sandbox and ccm)",
-            sandbox.kubernetes_url()
-        ));
+        parts
+            .push(format!("Kubernetes at {} (contexts sandbox and ccm)", sandbox.kubernetes_url()));
     }
     format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
 }

@@ -76,11 +76,7 @@ impl Spec {
         };
         let mut problems = self.check_query(operation, query);
         problems.extend(self.check_body(operation, body));
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems)
-        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// Checks status and body of an answer. An empty body is none.
@@ -107,11 +103,7 @@ impl Spec {
             (Some(_), true) => vec!["no body where the document has one".into()],
             (Some(schema), false) => self.check_json(schema, body),
         };
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems)
-        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// The operation whose path fits best: literal segments win over parameters.

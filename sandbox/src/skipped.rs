@@ -50,11 +50,7 @@ mod tests {
             ("kubectl", "kube", false),
             (",", "", false),
         ] {
-            assert_eq!(
-                is_required(required, needs),
-                expected,
-                "{required:?} {needs:?}"
-            );
+            assert_eq!(is_required(required, needs), expected, "{required:?} {needs:?}");
         }
     }
 }

@@ -28,10 +28,7 @@ pub struct Simulated {
 /// dropped in the reverse order of their making.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
-    Simulated {
-        before: PASSED.replace(Some(nanoseconds)),
-        thread: PhantomData,
-    }
+    Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }
 }
 
 impl Drop for Simulated {

@@ -46,12 +46,7 @@ struct Tour {
 #[test]
 fn requests_and_answers_fit_the_document() {
     let Some(spec) = document() else { return };
-    let mut tour = Tour {
-        api: Api::new(),
-        spec,
-        problems: Vec::new(),
-        calls: 0,
-    };
+    let mut tour = Tour { api: Api::new(), spec, problems: Vec::new(), calls: 0 };
     catalogs(&mut tour);
     networks(&mut tour);
     servers(&mut tour);
@@ -67,10 +62,7 @@ fn the_document_is_really_checked() {
     let network = json!({"name": "net", "ip_range": "10.0.0.0/16"});
     let query = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     let body = |value: &Value| value.to_string().into_bytes();
-    assert_eq!(
-        spec.check_request("POST", "/v1/networks", &[], &body(&network)),
-        Ok(())
-    );
+    assert_eq!(spec.check_request("POST", "/v1/networks", &[], &body(&network)), Ok(()));
     let wrong_requests = [
         ("GET", "/v1/nothing", vec![], vec![]),
         ("GET", "/v1/networks", query("colour", "red"), vec![]),
@@ -78,24 +70,14 @@ fn the_document_is_really_checked() {
         ("GET", "/v1/servers", query("status", "tired"), vec![]),
         ("GET", "/v1/actions", vec![], vec![]),
         ("POST", "/v1/networks", vec![], vec![]),
-        (
-            "POST",
-            "/v1/networks",
-            vec![],
-            body(&json!({"name": "net"})),
-        ),
+        ("POST", "/v1/networks", vec![], body(&json!({"name": "net"}))),
         (
             "POST",
             "/v1/networks",
             vec![],
             body(&json!({"name": "net", "ip_range": "10.0.0.0/16", "x": 1})),
         ),
-        (
-            "POST",
-            "/v1/networks",
-            vec![],
-            body(&json!({"name": 1, "ip_range": "10.0.0.0/16"})),
-        ),
+        ("POST", "/v1/networks", vec![], body(&json!({"name": 1, "ip_range": "10.0.0.0/16"}))),
     ];
     for (method, path, query, body) in wrong_requests {
         assert!(
@@ -142,40 +124,17 @@ fn what_the_document_calls_id_or_name_is_taken_as_both() {
         "ssh_keys": ["key"]});
     let balancer = json!({"name": "first", "load_balancer_type": "lb11", "location": "fsn1"});
     let made = api.post("/load_balancers", balancer.clone());
-    let change = format!(
-        "/load_balancers/{}/actions/change_type",
-        made.at("/load_balancer/id")
-    );
+    let change = format!("/load_balancers/{}/actions/change_type", made.at("/load_balancer/id"));
     let bigger = json!({"load_balancer_type": "lb21"});
     let cases = [
-        (
-            "/servers",
-            &server,
-            "server_type",
-            id("server_types", "cx23"),
-        ),
+        ("/servers", &server, "server_type", id("server_types", "cx23")),
         ("/servers", &server, "image", id("images", "debian-12")),
         ("/servers", &server, "location", id("locations", "fsn1")),
         ("/servers", &server, "ssh_keys", json!([key])),
         ("/servers", &server, "ssh_keys", json!([key, "key"])),
-        (
-            "/load_balancers",
-            &balancer,
-            "load_balancer_type",
-            id("load_balancer_types", "lb11"),
-        ),
-        (
-            "/load_balancers",
-            &balancer,
-            "location",
-            id("locations", "fsn1"),
-        ),
-        (
-            &change,
-            &bigger,
-            "load_balancer_type",
-            id("load_balancer_types", "lb21"),
-        ),
+        ("/load_balancers", &balancer, "load_balancer_type", id("load_balancer_types", "lb11")),
+        ("/load_balancers", &balancer, "location", id("locations", "fsn1")),
+        (&change, &bigger, "load_balancer_type", id("load_balancer_types", "lb21")),
     ];
     for (number, (path, body, field, id)) in cases.into_iter().enumerate() {
         let check = |body: &Value| {
@@ -243,10 +202,7 @@ fn networks(tour: &mut Tour) {
     let route = json!({"destination": "10.244.1.0/24", "gateway": "10.0.0.3"});
     let changes = [
         ("add_subnet", subnet("10.0.1.0/24")),
-        (
-            "add_subnet",
-            json!({"type": "cloud", "network_zone": "eu-central"}),
-        ),
+        ("add_subnet", json!({"type": "cloud", "network_zone": "eu-central"})),
         ("delete_subnet", json!({"ip_range": "10.0.1.0/24"})),
         ("add_route", route.clone()),
         ("delete_route", route),
@@ -261,9 +217,7 @@ fn networks(tour: &mut Tour) {
         tour.get(&format!("/networks/actions/{action}"));
         tour.get(&format!("/actions/{action}"));
     }
-    tour.get(&format!(
-        "/networks/{id}/actions?status=success&sort=finished:desc"
-    ));
+    tour.get(&format!("/networks/{id}/actions?status=success&sort=finished:desc"));
     tour.get("/networks/actions?sort=command&page=1&per_page=3");
     tour.call(
         "PUT",
@@ -326,18 +280,9 @@ fn servers(tour: &mut Tour) {
         ("reset", Value::Null),
         ("detach_from_network", json!({"network": network})),
         ("attach_to_network", attach),
-        (
-            "change_alias_ips",
-            json!({"network": network, "alias_ips": ["10.0.0.22", "10.0.0.23"]}),
-        ),
-        (
-            "change_protection",
-            json!({"delete": true, "rebuild": true}),
-        ),
-        (
-            "change_protection",
-            json!({"delete": false, "rebuild": false}),
-        ),
+        ("change_alias_ips", json!({"network": network, "alias_ips": ["10.0.0.22", "10.0.0.23"]})),
+        ("change_protection", json!({"delete": true, "rebuild": true})),
+        ("change_protection", json!({"delete": false, "rebuild": false})),
         ("shutdown", Value::Null),
     ];
     for (command, body) in actions {
@@ -349,21 +294,11 @@ fn servers(tour: &mut Tour) {
         tour.get(&format!("/servers/actions/{action}"));
     }
     tour.api.cloud.fail_next_action("start_server", "action_failed", "Action failed");
-    let failed = tour.call(
-        "POST",
-        &format!("/servers/{id}/actions/poweron"),
-        Value::Null,
-    );
+    let failed = tour.call("POST", &format!("/servers/{id}/actions/poweron"), Value::Null);
     tour.get(&format!("/actions/{}", failed.at("/action/id")));
-    tour.get(&format!(
-        "/servers/{id}/actions?sort=started:desc&status=error"
-    ));
+    tour.get(&format!("/servers/{id}/actions?sort=started:desc&status=error"));
     tour.get("/servers/actions?page=2&per_page=3");
-    tour.call(
-        "PUT",
-        &format!("/servers/{id}"),
-        json!({"name": "renamed", "labels": {"c": "d"}}),
-    );
+    tour.call("PUT", &format!("/servers/{id}"), json!({"name": "renamed", "labels": {"c": "d"}}));
     tour.api.cloud.hold_actions(true);
     tour.call("DELETE", &format!("/servers/{id}"), Value::Null);
     tour.get(&format!("/servers/{id}"));
@@ -375,38 +310,21 @@ fn servers(tour: &mut Tour) {
 fn refusals(tour: &mut Tour) {
     let id = tour.api.cloud.create_server(
         tour.api.project,
-        ServerSpec {
-            name: "still".into(),
-            ..ServerSpec::default()
-        },
+        ServerSpec { name: "still".into(), ..ServerSpec::default() },
     );
     let create = json!({"name": "still", "server_type": "cx23", "image": "debian-12"});
     let cases = [
         ("POST", "/servers".into(), create, 409),
         ("POST", "/servers".into(), json!({"name": "x"}), 422),
-        (
-            "PUT",
-            format!("/servers/{id}"),
-            json!({"colour": "red"}),
-            422,
-        ),
+        ("PUT", format!("/servers/{id}"), json!({"colour": "red"}), 422),
         ("GET", "/servers?per_page=51".into(), Value::Null, 422),
         ("GET", "/servers/1".into(), Value::Null, 404),
         ("GET", "/actions".into(), Value::Null, 410),
         ("GET", "/actions/1".into(), Value::Null, 404),
-        (
-            "POST",
-            format!("/servers/{id}/actions/attach_to_network"),
-            json!({"network": 1}),
-            404,
-        ),
+        ("POST", format!("/servers/{id}/actions/attach_to_network"), json!({"network": 1}), 404),
     ];
     for (method, path, body, status) in cases {
-        assert_eq!(
-            tour.call(method, &path, body).status,
-            status,
-            "{method} {path}"
-        );
+        assert_eq!(tour.call(method, &path, body).status, status, "{method} {path}");
     }
     tour.api.cloud.set_rate_limit(tour.api.project, 1, 0);
     tour.api.cloud.remove_token(api::TOKEN);

@@ -152,20 +152,12 @@ impl<T> Cached<T> {
 impl<T> View<T> {
     /// Answered just now.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
-        View {
-            value,
-            asked,
-            answered: clock::now(),
-        }
+        View { value, asked, answered: clock::now() }
     }
 
     /// A part of what it shows.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
-        View {
-            value: part(&self.value),
-            asked: self.asked,
-            answered: self.answered,
-        }
+        View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
 
     /// How old what it shows may be.
@@ -181,19 +173,13 @@ impl<T> View<T> {
 
 impl<T> Clone for View<T> {
     fn clone(&self) -> View<T> {
-        View {
-            value: Arc::clone(&self.value),
-            asked: self.asked,
-            answered: self.answered,
-        }
+        View { value: Arc::clone(&self.value), asked: self.asked, answered: self.answered }
     }
 }
 
 impl<T> Default for Cached<T> {
     fn default() -> Cached<T> {
-        Cached {
-            last: Mutex::new(None),
-        }
+        Cached { last: Mutex::new(None) }
     }
 }
 
@@ -322,29 +308,18 @@ mod tests {
             assert_eq!(pause.too_early(now), None);
             pause.note(Some(&away()), now);
             now += Duration::from_secs(wait_s);
-            assert_eq!(
-                pause.too_early(now - Duration::from_millis(1)),
-                Some(away())
-            );
+            assert_eq!(pause.too_early(now - Duration::from_millis(1)), Some(away()));
         }
         pause.note(None, now);
         assert_eq!(pause.too_early(now), None);
         pause.note(Some(&away()), now);
-        assert_eq!(
-            pause.too_early(now + FIRST_WAIT),
-            None,
-            "from the first wait on again"
-        );
+        assert_eq!(pause.too_early(now + FIRST_WAIT), None, "from the first wait on again");
     }
 
     #[test]
     fn an_answer_is_no_outage() {
         let pause = CallPause::default();
-        for kind in [
-            ErrorKind::NotFound,
-            ErrorKind::Unauthorized,
-            ErrorKind::Other,
-        ] {
+        for kind in [ErrorKind::NotFound, ErrorKind::Unauthorized, ErrorKind::Other] {
             pause.note(Some(&Error::new(kind, "no")), Instant::now());
             assert_eq!(pause.too_early(Instant::now()), None);
         }

@@ -215,9 +215,7 @@ impl Apis {
         };
         self.cloud
             .network
-            .get(max_age.max(self.cloud.interval), || {
-                self.cloud.pause.guard(observe)
-            })
+            .get(max_age.max(self.cloud.interval), || self.cloud.pause.guard(observe))
             .map_err(Error::Cloud)
     }
 
@@ -317,12 +315,8 @@ impl Apis {
             ("load balancers", period, calls)
         });
         let all = of_servers.into_iter().chain(of_balancers);
-        all.map(|(list, period, calls)| Refresh {
-            list,
-            period_seconds: period.as_secs(),
-            calls,
-        })
-        .collect()
+        all.map(|(list, period, calls)| Refresh { list, period_seconds: period.as_secs(), calls })
+            .collect()
     }
 
     /// How often all servers are listed where nothing waits for it: each `period`, or less often where that were more

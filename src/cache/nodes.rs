@@ -76,19 +76,13 @@ struct Note {
 impl Note {
     /// Read by a call that was begun then, and answered now.
     fn of_new(asked: Instant) -> Note {
-        Note {
-            asked,
-            first_seen: clock::now(),
-        }
+        Note { asked, first_seen: clock::now() }
     }
 }
 
 impl NodeCache {
     pub(super) fn new(kube: Arc<Client>) -> NodeCache {
-        NodeCache {
-            kube,
-            state: Mutex::default(),
-        }
+        NodeCache { kube, state: Mutex::default() }
     }
 
     /// All nodes, each read whole no longer ago than that: what a person is shown.

@@ -42,12 +42,7 @@ impl ServerNeeds {
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {
-        ServerNeeds {
-            max_age,
-            since: None,
-            dedicated_since: None,
-            covers: Covers::Nothing,
-        }
+        ServerNeeds { max_age, since: None, dedicated_since: None, covers: Covers::Nothing }
     }
 
     /// Returns the needs of both plans together.
@@ -68,11 +63,7 @@ impl AllServers {
         (cloud, named): (Instances, HashSet<InstanceId>),
         dedicated: Result<Instances, provider::Error>,
     ) -> AllServers {
-        AllServers {
-            cloud: Ok(cloud),
-            dedicated,
-            named: Some(named),
-        }
+        AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
     /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that does
@@ -102,10 +93,7 @@ impl AllServers {
         ) -> Result<&[Instance], &provider::Error> {
             list.as_ref().map(|view| view.value.as_slice())
         }
-        Servers {
-            cloud: slice(&self.cloud),
-            dedicated: slice(&self.dedicated),
-        }
+        Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
     /// The error of the API that did not answer, when there is one.

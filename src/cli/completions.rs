@@ -88,11 +88,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 }
                 _ => Vec::new(),
             };
-            return if names.is_empty() {
-                flags(command)
-            } else {
-                names
-            };
+            return if names.is_empty() { flags(command) } else { names };
         }
     };
     names.into_iter().map(str::to_owned).collect()

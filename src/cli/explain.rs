@@ -11,14 +11,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 
 /// What can be explained: the heading of the first column in tables of it.
-const KINDS: [&str; 6] = [
-    "annotation",
-    "setting",
-    "check",
-    "reason",
-    "metric",
-    "label",
-];
+const KINDS: [&str; 6] = ["annotation", "setting", "check", "reason", "metric", "label"];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -141,22 +134,13 @@ mod tests {
     #[test]
     fn what_is_typed_is_found() {
         for (typed, found) in [
-            (
-                "protocol",
-                "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n",
-            ),
-            (
-                "protocol.https",
-                "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n",
-            ),
+            ("protocol", "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n"),
+            ("protocol.https", "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n"),
             (
                 "load-balancer.hetzner.cloud/location",
                 "annotation load-balancer.hetzner.cloud/location\n",
             ),
-            (
-                "instance.hetzner.cloud/internal-ip",
-                "annotation instance.hetzner.cloud/internal-ip",
-            ),
+            ("instance.hetzner.cloud/internal-ip", "annotation instance.hetzner.cloud/internal-ip"),
             (HCLOUD_NETWORK.text(), "setting network\n"),
             (&format!("${HCLOUD_NETWORK}"), "setting network\n"),
             ("--cloud-provider=hcloud", "setting cloud-provider\n"),
@@ -165,14 +149,8 @@ mod tests {
             ("syncloadbalancerfailed", "reason SyncLoadBalancerFailed"),
             ("ccm_nodes", "metric ccm_nodes\n"),
             ("rate-limit", "check rate-limit"),
-            (
-                "ccm-from-scratch/external=default",
-                "label ccm-from-scratch/external\n",
-            ),
-            (
-                "ccm-from-scratch/port-443",
-                "label ccm-from-scratch/port-[NUMBER]\n",
-            ),
+            ("ccm-from-scratch/external=default", "label ccm-from-scratch/external\n"),
+            ("ccm-from-scratch/port-443", "label ccm-from-scratch/port-[NUMBER]\n"),
         ] {
             let text = text(typed).unwrap_or_default();
             assert!(text.starts_with(found), "{typed}: {text}");
@@ -186,10 +164,7 @@ mod tests {
         for row in rows() {
             for name in row.names(&[0]) {
                 let text = text(&name).unwrap();
-                assert!(
-                    text.contains(&format!("{} ", row.headings[0])),
-                    "{name}: {text}"
-                );
+                assert!(text.contains(&format!("{} ", row.headings[0])), "{name}: {text}");
             }
         }
         for setting in TABLE.iter().filter(|setting| !setting.hidden) {

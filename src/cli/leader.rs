@@ -41,11 +41,7 @@ pub(super) fn lead(
         return work();
     };
     let key = key(settings);
-    let policy = if settings.once.value {
-        WaitPolicy::UntilRenewed
-    } else {
-        WaitPolicy::Forever
-    };
+    let policy = if settings.once.value { WaitPolicy::UntilRenewed } else { WaitPolicy::Forever };
     let waiting = waiting_for(|| format!("the Lease {key}"));
     let acquired = lease.acquire(policy);
     drop(waiting);

@@ -30,12 +30,8 @@ const ALLOCATED_PORT: u16 = 30000;
 const UNKNOWN: &str = "unknown";
 
 /// What the API server sets, or another tool; of the name that is missing the API server complains.
-const COMPLETED: [(&str, &str); 4] = [
-    ("namespace", "default"),
-    ("name", "unnamed"),
-    ("uid", UNKNOWN),
-    ("resourceVersion", "0"),
-];
+const COMPLETED: [(&str, &str); 4] =
+    [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
 /// One Service of a file, and what is wrong with it.
 #[derive(Serialize)]
@@ -51,9 +47,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut started = startup::start(Command::Lint, words)?;
     let files = [&started.settings.files.value[..], &started.words].concat();
     if files.is_empty() {
-        return Err(usage(
-            "lint needs files: ccm lint -f FILE, or -f - for stdin",
-        ));
+        return Err(usage("lint needs files: ccm lint -f FILE, or -f - for stdin"));
     }
     let scope = wire::service_scope(&started.settings);
     let mut is_unreadable = false;
@@ -121,10 +115,7 @@ fn snapshot(
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);
     let hetzner = wire::provider(settings, gate, Urgency::Asked, None)?;
-    let cluster = Cluster {
-        groups: service::groups(&hetzner, manifests),
-        ..Cluster::default()
-    };
+    let cluster = Cluster { groups: service::groups(&hetzner, manifests), ..Cluster::default() };
     let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
     let snapshot = snapshot.map_err(|error| error.to_string())?;
     Ok((snapshot, cluster))

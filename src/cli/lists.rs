@@ -113,10 +113,9 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);
         let nothing = match &settings.selector.value {
             _ if !rows.is_empty() => String::new(),
-            Some(selector) => format!(
-                "Nothing matches the label selector {:?}.\n",
-                selector.as_str()
-            ),
+            Some(selector) => {
+                format!("Nothing matches the label selector {:?}.\n", selector.as_str())
+            }
             None => list.empty.clone(),
         };
         let cells = |row: &Row| match Sides::of(list.outage.as_ref()) {
@@ -172,12 +171,10 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
 /// Numbers within a text are compared by their value: `worker-2` stands before `worker-10`, `2/3` before `10/10`.
 fn natural(text: &str) -> String {
     let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
-    let padded = runs.map(
-        |run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {
-            (number, true) => format!("{number:0>20}"),
-            (word, false) => word.into_owned(),
-        },
-    );
+    let padded = runs.map(|run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {
+        (number, true) => format!("{number:0>20}"),
+        (word, false) => word.into_owned(),
+    });
     padded.collect()
 }
 
@@ -204,11 +201,8 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_their_headings() {
-        let columns = Columns {
-            headings: &["NAME", "LOAD BALANCER"],
-            wide: &["PROVIDER ID"],
-            yielding: &[],
-        };
+        let columns =
+            Columns { headings: &["NAME", "LOAD BALANCER"], wide: &["PROVIDER ID"], yielding: &[] };
         for (name, place) in [
             ("name", Ok(0)),
             ("Load-Balancer", Ok(1)),

@@ -74,11 +74,7 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
         (4..=5, _) => LevelFilter::Debug,
         _ => LevelFilter::Trace,
     };
-    if settings.debug.value {
-        asked.max(LevelFilter::Debug)
-    } else {
-        asked
-    }
+    if settings.debug.value { asked.max(LevelFilter::Debug) } else { asked }
 }
 
 fn now() -> String {

@@ -122,9 +122,7 @@ fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     }
     Printer::stderr(&commands::overview());
     let example = shell_command("ccm node list", &[&flag]);
-    usage(&format!(
-        "{flag} needs a command, e.g. {example} …; the daemon is ccm run"
-    ))
+    usage(&format!("{flag} needs a command, e.g. {example} …; the daemon is ccm run"))
 }
 
 fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> bool {
@@ -270,18 +268,11 @@ mod tests {
             ),
             ("--once", "--once"),
             ("--once -- run", "--once -- run"),
-            (
-                "completions -- --context x node",
-                "completions -- --context x node",
-            ),
+            ("completions -- --context x node", "completions -- --context x node"),
             ("help lb list", "help lb list"),
             ("lb sync --yes default/list", "lb sync --yes default/list"),
         ] {
-            assert_eq!(
-                commands::command_first(words(typed)),
-                words(meant),
-                "{typed}"
-            );
+            assert_eq!(commands::command_first(words(typed)), words(meant), "{typed}");
         }
     }
 
@@ -292,12 +283,7 @@ mod tests {
             ("--leader-elect=false", false, true, false),
             ("--context x", false, false, true),
             ("--leader-elect=false", true, true, true),
-            (
-                "--leader-elect=false --cloud-provider=hcloud",
-                false,
-                true,
-                true,
-            ),
+            ("--leader-elect=false --cloud-provider=hcloud", false, true, true),
             ("--cloud_provider hcloud", false, true, true),
         ] {
             let started = starts_daemon(&words(typed), is_in_pod, is_at_terminal);
@@ -321,18 +307,12 @@ mod tests {
                 "+ --cloud-provider=hcloud",
             ),
             ("hcloud-cloud-controller-manager run --once", "run + --once"),
-            (
-                "hcloud-cloud-controller-manager node sync a --dry-run",
-                "node sync + a --dry-run",
-            ),
+            ("hcloud-cloud-controller-manager node sync a --dry-run", "node sync + a --dry-run"),
             ("hcloud-cloud-controller-manager node", "node"),
             ("hcloud-cloud-controller-manager doctor", "doctor +"),
             ("hcloud-cloud-controller-manager --help", "--help"),
             ("hcloud-cloud-controller-manager --version", "--version"),
-            (
-                "hcloud-cloud-controller-manager help node list",
-                "help node list",
-            ),
+            ("hcloud-cloud-controller-manager help node list", "help node list"),
             ("/opt/hcloud-cloud-controller-manager/ccm run", "run"),
         ] {
             let all = typed.split(' ').map(OsString::from).collect();

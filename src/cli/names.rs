@@ -18,15 +18,10 @@ pub(super) struct Kind {
     list: &'static str,
 }
 
-pub(super) const NODES: Kind = Kind {
-    prefixes: ["node", "nodes", "no"],
-    list: "ccm node list",
-};
+pub(super) const NODES: Kind = Kind { prefixes: ["node", "nodes", "no"], list: "ccm node list" };
 
-pub(super) const SERVICES: Kind = Kind {
-    prefixes: ["service", "services", "svc"],
-    list: "ccm lb list",
-};
+pub(super) const SERVICES: Kind =
+    Kind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
 
 /// The objects that words name. `in_cloud`: what they are called there, asked for once, where it matters. `none`: what a
 /// word names that does not exist. The error: all that is wrong was printed.
@@ -40,11 +35,7 @@ pub(super) fn resolve(
 ) -> Result<BTreeSet<String>, Failed> {
     let (mut names, mut exit, mut is_whole) = (BTreeSet::new(), Ok(()), false);
     for text in words {
-        let word = Word {
-            kind,
-            text,
-            namespace,
-        };
+        let word = Word { kind, text, namespace };
         let mut found = word.find(&known);
         // What has a slash is no name of the cloud's, a provider ID aside.
         let may_be = !word.bare().contains('/') || word.bare().contains("://");
@@ -73,10 +64,7 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn new(name: &str) -> Known {
-        Known {
-            name: name.to_owned(),
-            others: Vec::new(),
-        }
+        Known { name: name.to_owned(), others: Vec::new() }
     }
 }
 
@@ -158,12 +146,7 @@ impl<'a> Word<'a> {
         let prefix = self.kind.prefixes[0];
         let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();
         let found: Vec<&str> = found.iter().map(String::as_str).collect();
-        format!(
-            "{:?} names {} of them: write {}",
-            self.text,
-            found.len(),
-            one_of(&found)
-        )
+        format!("{:?} names {} of them: write {}", self.text, found.len(), one_of(&found))
     }
 }
 
@@ -182,10 +165,7 @@ mod tests {
     #[test]
     fn services() {
         let known = known(&[
-            (
-                "default/web",
-                &["101", "front", "203.0.113.4", "2001:db8::1"],
-            ),
+            ("default/web", &["101", "front", "203.0.113.4", "2001:db8::1"]),
             ("shop/web", &["102", "web", "203.0.113.5", "10.0.0.9"]),
             ("shop/api", &["103", "api", "203.0.113.6", "10.0.0.9"]),
             ("svc/web", &["104", "104.svc", "203.0.113.7"]),
@@ -222,11 +202,7 @@ mod tests {
             ("default", "svc/", &[]),
             ("default", "", &[]),
         ] {
-            let word = Word {
-                kind: &SERVICES,
-                text,
-                namespace: Some(namespace),
-            };
+            let word = Word { kind: &SERVICES, text, namespace: Some(namespace) };
             let named: BTreeSet<String> = named.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(word.find(&known), named, "{text} in {namespace}");
         }
@@ -235,16 +211,7 @@ mod tests {
     #[test]
     fn nodes() {
         let known = known(&[
-            (
-                "worker-1",
-                &[
-                    "1001",
-                    "worker-1",
-                    "203.0.113.4",
-                    "2001:db8:1::/64",
-                    "10.0.0.2",
-                ],
-            ),
+            ("worker-1", &["1001", "worker-1", "203.0.113.4", "2001:db8:1::/64", "10.0.0.2"]),
             ("worker-2", &["1002", "worker-1", "203.0.113.5", "10.0.0.3"]),
             ("1001", &["1003", "renamed"]),
             ("metal-1", &["321", "hrobot://321"]),
@@ -266,11 +233,7 @@ mod tests {
             ("default/worker-1", &[]),
             ("node/", &[]),
         ] {
-            let word = Word {
-                kind: &NODES,
-                text,
-                namespace: None,
-            };
+            let word = Word { kind: &NODES, text, namespace: None };
             let named: BTreeSet<String> = named.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(word.find(&known), named, "{text}");
         }
@@ -278,11 +241,7 @@ mod tests {
 
     #[test]
     fn those_that_may_be_meant() {
-        let known = known(&[
-            ("default/web", &[]),
-            ("shop/frontend", &[]),
-            ("ops/web", &[]),
-        ]);
+        let known = known(&[("default/web", &[]), ("shop/frontend", &[]), ("ops/web", &[])]);
         for (text, hint) in [
             ("default/wbe", "; did you mean default/web?"),
             ("kube-system/web", "; did you mean default/web or ops/web?"),
@@ -290,24 +249,13 @@ mod tests {
             ("svc/fronted", "; did you mean shop/frontend?"),
             ("else", "; ccm lb list shows all 3"),
         ] {
-            let word = Word {
-                kind: &SERVICES,
-                text,
-                namespace: Some("kube-system"),
-            };
+            let word = Word { kind: &SERVICES, text, namespace: Some("kube-system") };
             assert_eq!(word.none("such", &known), format!("there is no such{hint}"));
         }
-        let word = Word {
-            kind: &SERVICES,
-            text: "svc/web",
-            namespace: Some("default"),
-        };
+        let word = Word { kind: &SERVICES, text: "svc/web", namespace: Some("default") };
         let found = ["default/web".to_owned(), "svc/web".to_owned()].into();
         let why = "\"svc/web\" names 2 of them: write service/default/web or service/svc/web";
         assert_eq!(word.ambiguous(&found), why);
-        assert_eq!(
-            word.none("such", &[]),
-            "there is no such: the cluster has none"
-        );
+        assert_eq!(word.none("such", &[]), "there is no such: the cluster has none");
     }
 }

@@ -173,19 +173,14 @@ fn called_in_cloud(plans: &Plans) -> Known {
     }
     others.push(plan.node.spec.provider_id.clone());
     others.push(server(&plan.server).0);
-    Known {
-        name: plan.object.name.clone(),
-        others,
-    }
+    Known { name: plan.object.name.clone(), others }
 }
 
 fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
     let mut by_uid: HashMap<String, LifecyclePlan> =
         lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan)).collect();
-    let plans = nodes.into_iter().map(|node| Plans {
-        lifecycle: by_uid.remove(&node.object.uid),
-        node,
-    });
+    let plans =
+        nodes.into_iter().map(|node| Plans { lifecycle: by_uid.remove(&node.object.uid), node });
     plans.collect()
 }
 
@@ -290,11 +285,7 @@ impl Serialize for Cloud<'_> {
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
         let is_dedicated = instance.id.dedicated().is_some();
-        let kind = if is_dedicated {
-            "DedicatedServer"
-        } else {
-            "Server"
-        };
+        let kind = if is_dedicated { "DedicatedServer" } else { "Server" };
         map.serialize_entry("kind", kind)?;
         map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
@@ -342,13 +333,7 @@ fn server(server: &Server) -> (String, String) {
 
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
-    wide: &[
-        "TYPE",
-        "LOCATION",
-        "MATCHED BY",
-        "PROVIDER ID",
-        "SERVER LABELS",
-    ],
+    wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
     // Addresses and what differs, then names.
     yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
@@ -392,11 +377,9 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         diff_cell(plans),
     ];
     cells.extend(match &plan.server {
-        Server::Matched(instance, by) => [
-            instance.instance_type.to_string(),
-            instance.location.to_string(),
-            by.to_string(),
-        ],
+        Server::Matched(instance, by) => {
+            [instance.instance_type.to_string(), instance.location.to_string(), by.to_string()]
+        }
         _ => ["-".into(), "-".into(), "-".into()],
     });
     cells.push(or_dash(&plan.node.spec.provider_id));
@@ -440,14 +423,12 @@ fn diff_cell(plans: &Plans) -> String {
         return "initialise".into();
     }
     let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
-    or_dash(
-        match (differs(&plan.address_fields), differs(&plan.other_fields)) {
-            (false, false) => "",
-            (true, false) => "address",
-            (false, true) => "label",
-            (true, true) => "address,label",
-        },
-    )
+    or_dash(match (differs(&plan.address_fields), differs(&plan.other_fields)) {
+        (false, false) => "",
+        (true, false) => "address",
+        (false, true) => "label",
+        (true, true) => "address,label",
+    })
 }
 
 /// Both sides, matched how, every value with what asks for it, and what sync would do. Where only Kubernetes is known, all
@@ -458,12 +439,11 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
     let mut of_node = listed("TAINTS", taints);
     if known == Sides::Kubernetes {
-        let conditions = node.status.conditions.iter().map(|one| {
-            line(format_args!(
-                "  {}: {} {}",
-                one.kind, one.status, one.reason
-            ))
-        });
+        let conditions = node
+            .status
+            .conditions
+            .iter()
+            .map(|one| line(format_args!("  {}: {} {}", one.kind, one.status, one.reason)));
         let labels = node.metadata.labels.iter();
         let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
         of_node += &listed("CONDITIONS", conditions);
@@ -486,10 +466,7 @@ fn inspection(plans: &Plans, known: Sides) -> String {
             },
         ),
         section("\nFINDINGS", &findings, known.or_unknown("none")),
-        would_do(
-            &plans.proposal().changes,
-            known.or_unknown("change nothing"),
-        ),
+        would_do(&plans.proposal().changes, known.or_unknown("change nothing")),
     ]
     .concat()
 }
@@ -538,10 +515,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             };
             identity.push(called(instance.id));
             name.push(instance.name.clone());
-            place.push(format!(
-                "{}, {at} ({})",
-                instance.instance_type, instance.network_zone
-            ));
+            place.push(format!("{}, {at} ({})", instance.instance_type, instance.network_zone));
             matched_by = by.to_string();
             addresses.extend(instance.public_ipv4.map(|ip| format!("public {ip}")));
             addresses.extend(instance.public_ipv6.map(|net| format!("public {net}")));
@@ -554,11 +528,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let reported = node.status.addresses.iter().map(ToString::to_string).collect();
     let rows = [
         ("name", vec![plan.object.name.clone()], or_none(name)),
-        (
-            "identity",
-            vec![or_dash(&node.spec.provider_id)],
-            or_none(identity),
-        ),
+        ("identity", vec![or_dash(&node.spec.provider_id)], or_none(identity)),
         ("state", vec![ready], vec![server(&plan.server).1]),
         ("type, place", Vec::new(), or_none(place)),
         ("addresses", or_none(reported), or_none(addresses)),

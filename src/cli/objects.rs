@@ -421,11 +421,7 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
 
 /// What a side has, or that it has nothing.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
-    if side.is_empty() {
-        vec!["-".to_owned()]
-    } else {
-        side
-    }
+    if side.is_empty() { vec!["-".to_owned()] } else { side }
 }
 
 /// What the next sync would do; `empty`: where that is nothing.

@@ -107,11 +107,7 @@ impl Printer {
 fn shown(text: &str, is_stderr: bool) -> String {
     let text = without_known_secrets(text);
     let text = lines(&text);
-    if has_color(is_stderr) {
-        colored(&text)
-    } else {
-        text.into_owned()
-    }
+    if has_color(is_stderr) { colored(&text) } else { text.into_owned() }
 }
 
 /// What came from outside, as a line of output.

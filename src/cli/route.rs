@@ -43,10 +43,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &routes.context.apis;
     Ok(routes.context.do_now(|| {
         let synced = routes.controller.sync(apis);
-        let plans = Plans {
-            plan: synced.plan,
-            changes: synced.made,
-        };
+        let plans = Plans { plan: synced.plan, changes: synced.made };
         (synced.report, plans)
     }))
 }
@@ -73,10 +70,7 @@ impl Routes {
                     off.why
                 ))
             })?;
-        Ok(Routes {
-            context: Context::new(started)?,
-            controller: RouteController::new(routes),
-        })
+        Ok(Routes { context: Context::new(started)?, controller: RouteController::new(routes) })
     }
 
     /// By one API nothing is planned.
@@ -90,10 +84,7 @@ impl Routes {
         let routes = plan.changes.iter().map(|change| (change.object(), change.json()));
         let nodes = plan.nodes.iter();
         let conditions = nodes.filter_map(|one| Some((one.name(), one.condition()?.json())));
-        Ok(Plans {
-            changes: routes.chain(conditions).collect(),
-            plan,
-        })
+        Ok(Plans { changes: routes.chain(conditions).collect(), plan })
     }
 }
 

@@ -55,23 +55,11 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
     }
-    Ok(Parts {
-        settings,
-        stop,
-        lease,
-        apis,
-        controllers,
-    })
+    Ok(Parts { settings, stop, lease, apis, controllers })
 }
 
 pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let Parts {
-        settings,
-        stop,
-        lease,
-        apis,
-        controllers,
-    } = assemble(words)?;
+    let Parts { settings, stop, lease, apis, controllers } = assemble(words)?;
     if settings.dry_run.value {
         logging::show_waits();
         leader::heed_identity(&settings, apis);
@@ -116,11 +104,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
             Enabled::Route => match wire::route_settings(settings) {
                 Ok(settings) => Box::new(RouteController::new(settings)),
                 Err(off) => {
-                    let level = if off.is_wanted {
-                        Level::Warn
-                    } else {
-                        Level::Debug
-                    };
+                    let level = if off.is_wanted { Level::Warn } else { Level::Debug };
                     log::log!(level, "no routes: {}", off.why);
                     return None;
                 }

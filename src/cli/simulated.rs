@@ -24,11 +24,7 @@ impl Simulated {
     pub fn start(words: Vec<OsString>) -> Result<Simulated, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);
-        let daemon = Simulated {
-            stop,
-            lease: parts.lease,
-            running: Arc::default(),
-        };
+        let daemon = Simulated { stop, lease: parts.lease, running: Arc::default() };
         let (running, lease) = (Arc::clone(&daemon.running), daemon.lease.clone());
         let mut controllers = Some(parts.controllers);
         if let Some(lease) = &lease {

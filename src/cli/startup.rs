@@ -245,11 +245,7 @@ fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, 
     };
     let named = found.into_iter().map(|(kind, workload)| {
         let name = workload["metadata"]["name"].as_str().unwrap_or_default();
-        let name = WorkloadName {
-            namespace: SYSTEM.to_owned(),
-            kind,
-            name: name.to_owned(),
-        };
+        let name = WorkloadName { namespace: SYSTEM.to_owned(), kind, name: name.to_owned() };
         (name, workload)
     });
     let mut all: Vec<Daemon> = named.collect();
@@ -289,9 +285,7 @@ fn both(
         return Err(joined(problems));
     }
     if own.settings.settings_from.value.is_none() {
-        Printer::notice(format_args!(
-            "settings are those of {name}, unless set here"
-        ));
+        Printer::notice(format_args!("settings are those of {name}, unless set here"));
     }
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {
@@ -329,21 +323,14 @@ mod tests {
     #[test]
     fn settings_that_stand_in_other_objects() {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
-        let (whole, in_secret) = (
-            "the variables of whole other objects",
-            format!("{proxy} (in a Secret)"),
-        );
+        let (whole, in_secret) =
+            ("the variables of whole other objects", format!("{proxy} (in a Secret)"));
         // In other objects, whether all of one is imported, what is unset here → what is unread.
         for (elsewhere, imports, unset, expected) in [
             (&[][..], false, &[proxy][..], &[][..]),
             (&[proxy], false, &[proxy], &[&*in_secret]),
             (&[proxy], false, &["--cluster-name"], &[]),
-            (
-                &["--cluster-name"],
-                false,
-                &["--cluster-name"],
-                &["--cluster-name (in a Secret)"],
-            ),
+            (&["--cluster-name"], false, &["--cluster-name"], &["--cluster-name (in a Secret)"]),
             (&["--of-another"], false, &[proxy], &[]),
             (&[], true, &[proxy], &[whole]),
             (&[], true, &["--cluster-name"], &[]),
@@ -356,11 +343,7 @@ mod tests {
                 ..Container::default()
             };
             let names: Vec<String> = unset.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(
-                unread(&container, &names),
-                expected,
-                "{elsewhere:?} {imports} {unset:?}"
-            );
+            assert_eq!(unread(&container, &names), expected, "{elsewhere:?} {imports} {unset:?}");
         }
     }
 }

@@ -31,11 +31,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
             let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
             let (now, age_s) = (clock::timestamp(), clock::took(view.cloud.asked).as_secs());
             let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
-            Ok(if can_redraw {
-                Printer::redraw(&text)
-            } else {
-                Printer::text(&(text + "\n"))
-            })
+            Ok(if can_redraw { Printer::redraw(&text) } else { Printer::text(&(text + "\n")) })
         });
     }
     let view = observer.observe();
@@ -187,10 +183,7 @@ fn load_balancers(view: &View) -> Option<Count> {
         (Ok(plans), _) => plans,
         (_, Ok(balancers)) => {
             let serving = balancers.iter().filter(|(_, counts)| counts.healthy > 0);
-            return Some(Count {
-                healthy: serving.count(),
-                total: balancers.len(),
-            });
+            return Some(Count { healthy: serving.count(), total: balancers.len() });
         }
         (Err(_), Err(_)) => return None,
     };
@@ -201,8 +194,5 @@ fn load_balancers(view: &View) -> Option<Count> {
         let key = found.map_or(plan.name(), |found| found.id.to_string());
         *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
-    Some(Count {
-        healthy: serves.values().filter(|serves| **serves).count(),
-        total: serves.len(),
-    })
+    Some(Count { healthy: serves.values().filter(|serves| **serves).count(), total: serves.len() })
 }

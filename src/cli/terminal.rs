@@ -227,27 +227,18 @@ mod tests {
             ("NAME  STATUS", color(BOLD, "NAME  STATUS")),
             ("FIELDS (= as wanted)", color(BOLD, "FIELDS (= as wanted)")),
             ("node-controller:", color(BOLD, "node-controller:")),
-            (
-                "worker-1  Ready  10.0.0.2",
-                format!("worker-1  {}  10.0.0.2", color(GREEN, "Ready")),
-            ),
+            ("worker-1  Ready  10.0.0.2", format!("worker-1  {}  10.0.0.2", color(GREEN, "Ready"))),
             (
                 "service/default/web  failed: no",
                 format!("service/default/web  {}", color(RED, "failed: no")),
             ),
             ("FAIL    cloud", format!("{}    cloud", color(RED, "FAIL"))),
             ("it failed", "it failed".to_owned()),
-            (
-                "NODES  1 of 2 ready",
-                format!("NODES  {}", color(YELLOW, "1 of 2 ready")),
-            ),
+            ("NODES  1 of 2 ready", format!("NODES  {}", color(YELLOW, "1 of 2 ready"))),
             ("web  0/2  -", format!("web  {}  -", color(RED, "0/2"))),
             ("web  2/2  -", format!("web  {}  -", color(GREEN, "2/2"))),
             ("orphan  0/0", "orphan  0/0".to_owned()),
-            (
-                "CLOUD API  9 of 10 calls left",
-                "CLOUD API  9 of 10 calls left".to_owned(),
-            ),
+            ("CLOUD API  9 of 10 calls left", "CLOUD API  9 of 10 calls left".to_owned()),
             (
                 "10.0.0.0/8  stale → delete",
                 format!("10.0.0.0/8  {}", color(YELLOW, "stale → delete")),
@@ -309,9 +300,6 @@ mod tests {
             lines += text.lines().count();
             colors += begun;
         }
-        assert!(
-            lines > 1000 && colors > 200,
-            "{lines} lines, {colors} colours"
-        );
+        assert!(lines > 1000 && colors > 200, "{lines} lines, {colors} colours");
     }
 }

@@ -86,10 +86,7 @@ impl Row {
 
     /// As in the page, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
-        let mut page = Page {
-            text: String::new(),
-            columns: help_columns(),
-        };
+        let mut page = Page { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {
             [name, text] => {
                 page.line(0, &name.replace('`', ""));
@@ -134,10 +131,7 @@ const INDENT: usize = 4;
 
 /// In lines of at most so many characters.
 fn plain(markdown: &str, columns: usize) -> String {
-    let mut page = Page {
-        text: String::new(),
-        columns,
-    };
+    let mut page = Page { text: String::new(), columns };
     let mut lines = markdown.lines().peekable();
     while let Some(line) = lines.next() {
         let content = line.trim_start();
@@ -318,9 +312,7 @@ mod tests {
     /// STYLE.md: plain technical English.
     #[test]
     fn pages_have_plain_words() {
-        let riddles = [
-            "told", "tells", "nobody", "somebody", "mend", "mended", "goes",
-        ];
+        let riddles = ["told", "tells", "nobody", "somebody", "mend", "mended", "goes"];
         for (name, page) in pages() {
             let words = page.split(|c: char| !c.is_alphanumeric());
             for word in words.map(str::to_lowercase) {

@@ -116,10 +116,7 @@ pub(super) fn provider(
         profile: settings.cloud_provider.value,
         connection: CloudConnection {
             endpoint: settings.endpoint.value.clone(),
-            tls: Tls {
-                more_authorities: authorities.certificates.into(),
-                ..Tls::default()
-            },
+            tls: Tls { more_authorities: authorities.certificates.into(), ..Tls::default() },
             proxies: proxies()?,
             token: token.ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
             debug: settings.debug.value,
@@ -167,11 +164,8 @@ pub(super) fn lease_client(
 ) -> Result<kube::Client, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
-    let timing = Timing {
-        read_timeout: timeout,
-        write_timeout: timeout,
-        ..timing(kube::READ_TIMEOUT)
-    };
+    let timing =
+        Timing { read_timeout: timeout, write_timeout: timeout, ..timing(kube::READ_TIMEOUT) };
     client(settings, gate, timing)
 }
 
@@ -338,10 +332,7 @@ fn kube_options(settings: &Settings) -> config::Options {
             (host, port.unwrap_or_else(|| "443".into()))
         }),
         home: process::home(),
-        exec_time_limit: Some(clock::at_least(
-            config::EXEC_TIME_LIMIT,
-            SHORTEST_EXEC_TIME_LIMIT,
-        )),
+        exec_time_limit: Some(clock::at_least(config::EXEC_TIME_LIMIT, SHORTEST_EXEC_TIME_LIMIT)),
     }
 }
 

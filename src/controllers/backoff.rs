@@ -33,13 +33,7 @@ impl Backoff {
 
     /// Waits of just these lengths.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
-        Backoff {
-            failed: HashMap::new(),
-            first,
-            longest,
-            grid: None,
-            stretch: 1.0,
-        }
+        Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }
 
     /// Has it failed, and is its wait over?
@@ -95,18 +89,11 @@ mod tests {
         let now = Instant::now();
         for round in 0..8 {
             for n in 0..100 {
-                backoff.failed(
-                    &format!("uid-{n}"),
-                    now + Duration::from_millis(round * 40 + n),
-                );
+                backoff.failed(&format!("uid-{n}"), now + Duration::from_millis(round * 40 + n));
             }
         }
         let moments: HashSet<Instant> = backoff.failed.values().map(|entry| entry.next).collect();
-        assert!(
-            moments.len() <= 3,
-            "{} moments for 100 objects",
-            moments.len()
-        );
+        assert!(moments.len() <= 3, "{} moments for 100 objects", moments.len());
     }
 
     #[test]

@@ -83,11 +83,7 @@ impl Selection {
         if self.is_explicit() {
             return apis.nodes.whole(table_max_age, ReadFrom::Latest);
         }
-        apis.nodes.poll(Poll {
-            table_max_age,
-            whole_max_age,
-            metadata_max_age: None,
-        })
+        apis.nodes.poll(Poll { table_max_age, whole_max_age, metadata_max_age: None })
     }
 
     pub fn names(&self, name: &str) -> bool {
@@ -181,18 +177,11 @@ impl Outage {
 
 impl Report {
     pub fn outage(error: cache::Error, waiting: String) -> Report {
-        Report {
-            outage: Some(Outage::new(error, waiting)),
-            ..Report::default()
-        }
+        Report { outage: Some(Outage::new(error, waiting)), ..Report::default() }
     }
 
     pub(super) fn fail(&mut self, object: String, why: String, finding: Option<Reason>) {
-        let failure = Failure {
-            object,
-            why,
-            finding,
-        };
+        let failure = Failure { object, why, finding };
         self.failures.push(failure);
     }
 
@@ -220,10 +209,7 @@ impl Report {
 
     pub fn counts(&self) -> Counts {
         let failed: HashSet<&str> = self.failures.iter().map(|one| one.object.as_str()).collect();
-        let mut counts = Counts {
-            failed: failed.len(),
-            ..Counts::default()
-        };
+        let mut counts = Counts { failed: failed.len(), ..Counts::default() };
         for (object, progress) in &self.objects {
             let has_failed = failed.contains(object.as_str());
             match progress {
@@ -258,11 +244,7 @@ impl Report {
 
 impl Progress {
     pub(super) fn in_order(is_changed: bool) -> Progress {
-        if is_changed {
-            Progress::Changed
-        } else {
-            Progress::Unchanged
-        }
+        if is_changed { Progress::Changed } else { Progress::Unchanged }
     }
 }
 
@@ -279,10 +261,7 @@ impl std::ops::AddAssign for Counts {
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (changed, unchanged, failed) = (self.changed, self.unchanged, self.failed);
-        write!(
-            f,
-            "{changed} changed, {unchanged} unchanged, {failed} failed"
-        )?;
+        write!(f, "{changed} changed, {unchanged} unchanged, {failed} failed")?;
         match self.unreached {
             0 => Ok(()),
             count => write!(f, ", {count} not reached"),

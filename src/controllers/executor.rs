@@ -158,10 +158,7 @@ impl<T> Executor<T> {
     /// before has had the time that most take; after an answer "busy", when the one before has ended. A failure that is
     /// not about one change alone stops all.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
-        Executor {
-            is_in_turn: true,
-            ..Executor::new(controller)
-        }
+        Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
     /// `begins_by`: it is stopped when its first change was not sent by then, because what it rests on is too old.
@@ -184,11 +181,7 @@ impl<T> Executor<T> {
             queue: changes.into(),
             is_in_flight: false,
             running: Vec::new(),
-            next: NextChange {
-                not_before: clock::now(),
-                begins_by,
-                tries: 0,
-            },
+            next: NextChange { not_before: clock::now(), begins_by, tries: 0 },
             result: ExecutionResult {
                 made: Vec::new(),
                 refused: Vec::new(),
@@ -240,9 +233,7 @@ impl<T> Executor<T> {
                 continue;
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-            self.abandon(ErrorKind::Unavailable, &why, |one| {
-                one.is_late(LONGEST_ACTION, now)
-            });
+            self.abandon(ErrorKind::Unavailable, &why, |one| one.is_late(LONGEST_ACTION, now));
             // Who may not ask waits for answers alone: a question that is due would be no wait at all.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
@@ -326,11 +317,7 @@ impl<T> Executor<T> {
         let all_wait =
             !self.executions.iter().any(|one| one.is_in_flight) && self.next_to_send().is_none();
         for execution in &self.executions {
-            let waits = if self.is_in_turn {
-                all_wait
-            } else {
-                execution.waits_for_actions()
-            };
+            let waits = if self.is_in_turn { all_wait } else { execution.waits_for_actions() };
             for running in &execution.running {
                 match running.asked {
                     None if waits => starts.push(running.since),
@@ -550,12 +537,10 @@ impl<T> Execution<T> {
             }
             // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
             // plan.
-            ErrorKind::RateLimited {
-                retry_in,
-                put_off: true,
-            } if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
-                && self.next.tries < TRIES_AT_MOST
-                && !self.result.is_stopped =>
+            ErrorKind::RateLimited { retry_in, put_off: true }
+                if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
+                    && self.next.tries < TRIES_AT_MOST
+                    && !self.result.is_stopped =>
             {
                 self.next.tries += 1;
                 self.next.not_before = clock::now() + retry_in;

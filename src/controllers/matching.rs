@@ -69,11 +69,7 @@ impl<'a> Claims<'a> {
                 }
             }
         }
-        Claims {
-            provider,
-            first,
-            several,
-        }
+        Claims { provider, first, several }
     }
 
     /// The nodes that name this server.

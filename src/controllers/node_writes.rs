@@ -52,10 +52,7 @@ pub enum NodeChange {
     /// The server does not exist any more.
     DeleteNode { server: InstanceId },
     /// Says whether the pods of the node can be reached. The kubelet's conditions stay as they are.
-    SetCondition {
-        r#type: &'static str,
-        status: &'static str,
-    },
+    SetCondition { r#type: &'static str, status: &'static str },
 }
 
 impl NodeChange {
@@ -66,10 +63,7 @@ impl NodeChange {
 
     /// The status of the condition `NetworkUnavailable` becomes this one.
     pub(super) fn condition(unavailable: bool) -> NodeChange {
-        NodeChange::SetCondition {
-            r#type: NETWORK_UNAVAILABLE,
-            status: status(unavailable),
-        }
+        NodeChange::SetCondition { r#type: NETWORK_UNAVAILABLE, status: status(unavailable) }
     }
 
     /// Sends the write to the node of a plan, which must still be at this version. Returns the node as it is afterwards;
@@ -88,13 +82,7 @@ impl NodeChange {
                 let body = json!({ "metadata": metadata, "status": { "addresses": addresses } });
                 kube.patch_node_status(name, &body).map(Some)
             }
-            NodeChange::Update {
-                labels,
-                annotations,
-                provider_id,
-                taints,
-                ..
-            } => {
+            NodeChange::Update { labels, annotations, provider_id, taints, .. } => {
                 let mut body = json!({ "metadata": metadata, "spec": {} });
                 body["metadata"]["labels"] = json!(labels);
                 if !annotations.is_empty() {

@@ -41,13 +41,7 @@ pub(super) struct Payer {
 impl Share {
     /// A full one.
     pub(super) fn full(now: Instant) -> Share {
-        Share {
-            bucket: Mutex::new(Bucket {
-                left: AT_ONCE.into(),
-                at: now,
-                reads: 0.0,
-            }),
-        }
+        Share { bucket: Mutex::new(Bucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
     /// Takes note of calls that were made.
@@ -91,10 +85,7 @@ impl Share {
 impl Payer {
     /// Charges the same share for something that is not stopped by that.
     pub(super) fn of_another(&self) -> Payer {
-        Payer {
-            share: Arc::clone(&self.share),
-            can_stop: false,
-        }
+        Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
     /// Whether the execution must not go on.
@@ -160,10 +151,7 @@ mod tests {
                     largest = largest.max(calls);
                 }
                 let back = now.as_secs() / 4 + 1;
-                assert!(
-                    made <= u64::from(AT_ONCE) + back + largest,
-                    "{made} in {now:?}"
-                );
+                assert!(made <= u64::from(AT_ONCE) + back + largest, "{made} in {now:?}");
             }
         }
     }

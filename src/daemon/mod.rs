@@ -72,12 +72,7 @@ pub fn begin(
     });
     let threads = threads.collect();
     write_events(apis);
-    Running {
-        apis,
-        stop,
-        ticks,
-        threads,
-    }
+    Running { apis, stop, ticks, threads }
 }
 
 impl Running {
@@ -101,11 +96,7 @@ impl Running {
 
     /// How it ended. Before it ended: as if it had been asked to.
     fn ended(&self) -> Ended {
-        if self.ticks.failed.load(Ordering::Relaxed) {
-            Ended::Blocked
-        } else {
-            Ended::Stopped
-        }
+        if self.ticks.failed.load(Ordering::Relaxed) { Ended::Blocked } else { Ended::Stopped }
     }
 
     /// For a simulation: the last events of a daemon that was asked to end, and how it ended.

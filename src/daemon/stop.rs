@@ -75,11 +75,7 @@ impl Stop {
 
 impl Gate for StopGate<'_> {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
-        if self.0.is_set() {
-            Err(Refused("ccm is ending".into()))
-        } else {
-            Ok(())
-        }
+        if self.0.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
     }
 
     fn pass_at_end(&self, _what: &str) -> Result<(), Refused> {

@@ -32,11 +32,7 @@ pub(super) struct Ticking {
 
 impl Ticking {
     pub(super) fn new(controller: Box<dyn Controller>) -> Ticking {
-        Ticking {
-            controller,
-            is_first: true,
-            worked_once: false,
-        }
+        Ticking { controller, is_first: true, worked_once: false }
     }
 }
 
@@ -104,11 +100,7 @@ impl Ticks {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
         // An unfinished one has taken an interval already.
-        let pause = if report.is_unfinished() {
-            Duration::ZERO
-        } else {
-            interval
-        };
+        let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }

@@ -59,19 +59,9 @@ impl Action {
             let message = format!("action {id} ({command}): failed, and the API does not say why");
             return Error::new(ErrorKind::Other, message);
         };
-        let kind = if is_busy(&error.code) {
-            ErrorKind::Busy
-        } else {
-            ErrorKind::Other
-        };
+        let kind = if is_busy(&error.code) { ErrorKind::Busy } else { ErrorKind::Other };
         let message = crate::http::shortened(&error.message);
-        Error::new(
-            kind,
-            format!(
-                "action {id} ({command}): failed: {message} ({})",
-                error.code
-            ),
-        )
+        Error::new(kind, format!("action {id} ({command}): failed: {message} ({})", error.code))
     }
 }
 

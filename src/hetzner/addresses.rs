@@ -264,10 +264,7 @@ fn by_family(family: &Sourced<AddressFamily>) -> String {
         Source::Default(_) => " (default)",
         _ => "",
     };
-    format!(
-        "{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}",
-        family.value.name()
-    )
+    format!("{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}", family.value.name())
 }
 
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {

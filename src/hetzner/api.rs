@@ -79,9 +79,7 @@ pub(super) struct Kept<T> {
 
 impl<T> Default for Kept<T> {
     fn default() -> Kept<T> {
-        Kept {
-            read: Mutex::default(),
-        }
+        Kept { read: Mutex::default() }
     }
 }
 
@@ -110,11 +108,7 @@ impl<T> Kept<T> {
 
 impl Api {
     pub(super) fn new(http: http::Client, urgency: Urgency) -> Api {
-        Api {
-            http,
-            urgency,
-            budget: Budget::default(),
-        }
+        Api { http, urgency, budget: Budget::default() }
     }
 
     pub(super) fn get<T: DeserializeOwned>(
@@ -216,15 +210,11 @@ impl Api {
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
             }
-            _ => Err(format!(
-                "the answer is not what the API answers: no {list} with their page"
-            )),
+            _ => Err(format!("the answer is not what the API answers: no {list} with their page")),
         };
         part.map_err(|why| {
             let base = self.http.base();
-            unavailable(format!(
-                "GET {base}{path}: {why}; nothing is done on an incomplete list"
-            ))
+            unavailable(format!("GET {base}{path}: {why}; nothing is done on an incomplete list"))
         })
     }
 
@@ -320,10 +310,7 @@ mod tests {
         for (path, expected) in [
             ("/servers?sort=id:asc&page=1&per_page=50", "/servers"),
             ("/servers/42", "/servers/-"),
-            (
-                "/load_balancers/7/actions/add_target",
-                "/load_balancers/-/actions/add_target",
-            ),
+            ("/load_balancers/7/actions/add_target", "/load_balancers/-/actions/add_target"),
             ("/actions?id=1&id=2", "/actions"),
             ("/networks/Some%20Name", "/networks/-"),
         ] {

@@ -133,11 +133,7 @@ mod tests {
     use super::*;
 
     fn head(status: u16, remaining: u64) -> Head {
-        Head {
-            status,
-            rate_limit: Some((3600, remaining, 0)),
-            ..Head::default()
-        }
+        Head { status, rate_limit: Some((3600, remaining, 0)), ..Head::default() }
     }
 
     #[test]
@@ -167,10 +163,7 @@ mod tests {
         let budget = Budget::default();
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
-        assert!(
-            budget.admit("x", Urgency::CanWait, start).is_ok(),
-            "nothing is known yet"
-        );
+        assert!(budget.admit("x", Urgency::CanWait, start).is_ok(), "nothing is known yet");
         let cases = [
             (3600, 0, true),
             (360, 0, true),
@@ -183,15 +176,8 @@ mod tests {
             budget.note(&head(200, remaining), start);
             let outcome = budget.admit("x", Urgency::CanWait, later(after_s));
             assert!(outcome.as_ref().err().is_none_or(Error::is_put_off));
-            assert_eq!(
-                outcome.is_ok(),
-                can_wait_passes,
-                "{remaining} remain, {after_s} s later"
-            );
-            assert!(
-                budget.admit("x", Urgency::Needed, later(after_s)).is_ok(),
-                "a person waits"
-            );
+            assert_eq!(outcome.is_ok(), can_wait_passes, "{remaining} remain, {after_s} s later");
+            assert!(budget.admit("x", Urgency::Needed, later(after_s)).is_ok(), "a person waits");
         }
     }
 
@@ -205,10 +191,7 @@ mod tests {
             let expected = Duration::from_secs(expected_s);
             assert_eq!(
                 error.map(|e| e.kind),
-                Some(ErrorKind::RateLimited {
-                    retry_in: expected,
-                    put_off: false
-                })
+                Some(ErrorKind::RateLimited { retry_in: expected, put_off: false })
             );
             now += expected;
             assert!(budget.admit("GET /servers", Urgency::Needed, now).is_ok());
@@ -223,20 +206,12 @@ mod tests {
 
     #[test]
     fn a_retry_after_is_honoured_up_to_an_hour() {
-        for (asked_s, expected_s) in [
-            (0, 2),
-            (1, 2),
-            (61, 61),
-            (900, 900),
-            (86_400, 3_600),
-            (u64::MAX, 3_600),
-        ] {
+        for (asked_s, expected_s) in
+            [(0, 2), (1, 2), (61, 61), (900, 900), (86_400, 3_600), (u64::MAX, 3_600)]
+        {
             let budget = Budget::default();
             let now = Instant::now();
-            let head = Head {
-                retry_after: Some(Duration::from_secs(asked_s)),
-                ..head(429, 0)
-            };
+            let head = Head { retry_after: Some(Duration::from_secs(asked_s)), ..head(429, 0) };
             budget.note(&head, now);
             let after = |s| budget.admit("x", Urgency::Needed, now + Duration::from_secs(s));
             assert!(after(expected_s - 1).is_err(), "asked for {asked_s} s");

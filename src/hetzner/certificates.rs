@@ -83,10 +83,7 @@ impl Index {
     pub(super) fn new(all: &[Certificate]) -> Index {
         let ids = all.iter().map(|one| one.id.to_string());
         let names = all.iter().map(|one| one.name.clone());
-        Index {
-            by_id: ids.zip(0..).collect(),
-            by_name: names.zip(0..).collect(),
-        }
+        Index { by_id: ids.zip(0..).collect(), by_name: names.zip(0..).collect() }
     }
 }
 

@@ -91,10 +91,7 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
 }
 
 fn message(body: &Value, code: &str, http: &http::Error, kind: &ErrorKind) -> String {
-    let (message, code) = (
-        http::shortened(text(&body["message"])),
-        http::shortened(code),
-    );
+    let (message, code) = (http::shortened(text(&body["message"])), http::shortened(code));
     let id = http.head.as_ref().and_then(|head| head.correlation_id.as_deref());
     let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
     let fields = items(&body["details"]["fields"]).map(|field| {

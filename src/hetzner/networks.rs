@@ -204,11 +204,7 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
         .iter()
         .map(|there| format!("{} ({})", there.network_name, there.network_id))
         .collect();
-    Attached::No(if there.is_empty() {
-        "none".to_owned()
-    } else {
-        text::some_of(&there)
-    })
+    Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 
 fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {
@@ -273,10 +269,8 @@ mod tests {
         for (status, body, expected) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}/v1", listener.local_addr().unwrap());
-            let answer = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             let server = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = [0; 1024];
@@ -288,15 +282,11 @@ mod tests {
             server.join().unwrap();
             match expected {
                 Ok(()) => assert_eq!(outcome, Ok(()), "{status} {body}"),
-                Err(part) => assert!(
-                    outcome.clone().is_err_and(|why| why.contains(part)),
-                    "{outcome:?}"
-                ),
+                Err(part) => {
+                    assert!(outcome.clone().is_err_and(|why| why.contains(part)), "{outcome:?}")
+                }
             }
         }
-        assert!(
-            check_attached("http://127.0.0.1:1", &network).is_ok(),
-            "no service"
-        );
+        assert!(check_attached("http://127.0.0.1:1", &network).is_ok(), "no service");
     }
 }

@@ -116,11 +116,7 @@ pub(super) fn around<T, E>(
             } else {
                 let previous = number.saturating_sub(1).max(1);
                 // After one step, where it would be if all before it had moved as far as this page.
-                let jump = if steps == 1 {
-                    expected(moved_here)
-                } else {
-                    previous
-                };
+                let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
             }
@@ -247,11 +243,7 @@ mod tests {
         for seed in 0..RUNS {
             let mut random = Random::new(seed);
             let there = random.below(15);
-            let mut model = Model {
-                ids: (0..there).collect(),
-                next_id: there,
-                reads: 0,
-            };
+            let mut model = Model { ids: (0..there).collect(), next_id: there, reads: 0 };
             let pages = model.ids.len().div_ceil(PER_PAGE).max(1);
             let mut always: BTreeSet<u64> = model.ids.iter().copied().collect();
             let mut shown: BTreeMap<u64, usize> = BTreeMap::new();
@@ -266,10 +258,7 @@ mod tests {
             };
             let items = whole(|(id, _)| *id, read).unwrap();
             let ids: Vec<u64> = items.iter().map(|(id, _)| *id).collect();
-            assert!(
-                ids.is_sorted_by(|left, right| left < right),
-                "seed {seed}: {ids:?}"
-            );
+            assert!(ids.is_sorted_by(|left, right| left < right), "seed {seed}: {ids:?}");
             assert!(
                 always.iter().all(|id| ids.contains(id)),
                 "seed {seed}: of {always:?} only {ids:?}"
@@ -317,18 +306,11 @@ mod tests {
             let ids: BTreeSet<u64> = items.iter().map(|(id, _)| *id).collect();
             let missed: Vec<&u64> =
                 always.intersection(&asked).filter(|id| !ids.contains(id)).collect();
-            assert!(
-                missed.is_empty(),
-                "seed {seed}: {missed:?} of {asked:?} exist"
-            );
+            assert!(missed.is_empty(), "seed {seed}: {missed:?} of {asked:?} exist");
             if is_quiet {
                 let there: BTreeSet<u64> = model.ids.iter().copied().collect();
                 assert!(ids.is_subset(&there), "seed {seed}: {ids:?}");
-                assert!(
-                    model.reads <= 2 * pages + 1,
-                    "seed {seed}: {} reads",
-                    model.reads
-                );
+                assert!(model.reads <= 2 * pages + 1, "seed {seed}: {} reads", model.reads);
                 if known == model.ids {
                     few += model.reads;
                     all += pages + 1;
@@ -356,11 +338,7 @@ mod tests {
         for (is_gone, asked, at_most) in cases {
             let mut ids = known.clone();
             ids.retain(|id| !is_gone(id));
-            let mut model = Model {
-                ids,
-                next_id: 1200,
-                reads: 0,
-            };
+            let mut model = Model { ids, next_id: 1200, reads: 0 };
             let asked = match asked {
                 [] => BTreeSet::from([7]),
                 some => some.iter().copied().collect(),
@@ -369,10 +347,7 @@ mod tests {
             let place = |id| known.partition_point(|one| *one < id);
             let items = around(&asked, PER_PAGE, place, |(id, _)| *id, read).unwrap();
             let shown: BTreeSet<u64> = items.iter().map(|(id, _)| *id).collect();
-            assert!(
-                asked.iter().all(|id| shown.contains(id) != is_gone(id)),
-                "{asked:?}"
-            );
+            assert!(asked.iter().all(|id| shown.contains(id) != is_gone(id)), "{asked:?}");
             assert!(model.reads <= at_most, "{asked:?}: {} reads", model.reads);
         }
     }

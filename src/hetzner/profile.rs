@@ -45,19 +45,12 @@ impl Profile {
             |field| Source::server_because(field, format_args!("profile {}", self.name()));
         let location = instance.location.to_string();
         let is_dedicated = instance.id.dedicated().is_some();
-        let (type_field, zone_field) = if is_dedicated {
-            ("product", "dc")
-        } else {
-            ("server_type.name", "location.name")
-        };
+        let (type_field, zone_field) =
+            if is_dedicated { ("product", "dc") } else { ("server_type.name", "location.name") };
         let (zone, region, region_field) = match self {
             Profile::CcmFromScratch => {
                 let region = instance.network_zone.to_string();
-                let field = if is_dedicated {
-                    "dc"
-                } else {
-                    "location.network_zone"
-                };
+                let field = if is_dedicated { "dc" } else { "location.network_zone" };
                 (location, region, field)
             }
             Profile::Hcloud => {
@@ -135,11 +128,7 @@ mod tests {
             (CcmFromScratch, "ccm-from-scratch://+42", None),
             (CcmFromScratch, "ccm-from-scratch://0", None),
             (CcmFromScratch, "ccm-from-scratch://42/x", None),
-            (
-                CcmFromScratch,
-                "ccm-from-scratch://99999999999999999999",
-                None,
-            ),
+            (CcmFromScratch, "ccm-from-scratch://99999999999999999999", None),
             (CcmFromScratch, "hcloud://42", Some(ProviderId::Foreign)),
             (CcmFromScratch, "42", Some(ProviderId::Foreign)),
             (CcmFromScratch, "k3s://worker-1", Some(ProviderId::Foreign)),
@@ -191,60 +180,15 @@ mod tests {
                 true,
                 "InstanceType=cx22 Zone=fsn1 Region=eu-central",
             ),
-            (
-                Profile::CcmFromScratch,
-                "fsn1",
-                false,
-                "InstanceType=cx22 Region=eu-central",
-            ),
-            (
-                Profile::Hcloud,
-                "nbg1",
-                true,
-                "InstanceType=cx22 Zone=nbg1-dc3 Region=nbg1",
-            ),
-            (
-                Profile::Hcloud,
-                "hel1",
-                true,
-                "InstanceType=cx22 Zone=hel1-dc2 Region=hel1",
-            ),
-            (
-                Profile::Hcloud,
-                "fsn1",
-                true,
-                "InstanceType=cx22 Zone=fsn1-dc14 Region=fsn1",
-            ),
-            (
-                Profile::Hcloud,
-                "ash",
-                true,
-                "InstanceType=cx22 Zone=ash-dc1 Region=ash",
-            ),
-            (
-                Profile::Hcloud,
-                "hil",
-                true,
-                "InstanceType=cx22 Zone=hil-dc1 Region=hil",
-            ),
-            (
-                Profile::Hcloud,
-                "sin",
-                true,
-                "InstanceType=cx22 Zone=sin-dc1 Region=sin",
-            ),
-            (
-                Profile::Hcloud,
-                "new1",
-                true,
-                "InstanceType=cx22 Zone=new1 Region=new1",
-            ),
-            (
-                Profile::Hcloud,
-                "fsn1",
-                false,
-                "InstanceType=cx22 Region=fsn1",
-            ),
+            (Profile::CcmFromScratch, "fsn1", false, "InstanceType=cx22 Region=eu-central"),
+            (Profile::Hcloud, "nbg1", true, "InstanceType=cx22 Zone=nbg1-dc3 Region=nbg1"),
+            (Profile::Hcloud, "hel1", true, "InstanceType=cx22 Zone=hel1-dc2 Region=hel1"),
+            (Profile::Hcloud, "fsn1", true, "InstanceType=cx22 Zone=fsn1-dc14 Region=fsn1"),
+            (Profile::Hcloud, "ash", true, "InstanceType=cx22 Zone=ash-dc1 Region=ash"),
+            (Profile::Hcloud, "hil", true, "InstanceType=cx22 Zone=hil-dc1 Region=hil"),
+            (Profile::Hcloud, "sin", true, "InstanceType=cx22 Zone=sin-dc1 Region=sin"),
+            (Profile::Hcloud, "new1", true, "InstanceType=cx22 Zone=new1 Region=new1"),
+            (Profile::Hcloud, "fsn1", false, "InstanceType=cx22 Region=fsn1"),
         ];
         for (profile, location, zone_label, expected) in cases {
             assert_eq!(labels(profile, location, zone_label), expected);

@@ -109,16 +109,9 @@ impl Hetzner {
             })
         };
         let token = Arc::new(connection.token.clone());
-        let http = client(
-            &connection.endpoint,
-            token,
-            Retry::NotRateLimited,
-            api::watch,
-        );
+        let http = client(&connection.endpoint, token, Retry::NotRateLimited, api::watch);
         let robot = settings.robot.as_ref().and_then(|robot| {
-            Robot::new(robot, |base, login| {
-                client(base, login, Retry::Never, robot::watch)
-            })
+            Robot::new(robot, |base, login| client(base, login, Retry::Never, robot::watch))
         });
         Hetzner {
             robot,
@@ -196,11 +189,7 @@ impl Hetzner {
         // Without the Network that the settings name, every plan would be wrong.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
-        let known = load_balancers::Known {
-            types: &self.types,
-            subnets: &self.subnets,
-            network,
-        };
+        let known = load_balancers::Known { types: &self.types, subnets: &self.subnets, network };
         let observed = load_balancers::observe(&project, &known, services, urgency)?;
         Ok((project, observed))
     }
@@ -233,17 +222,9 @@ impl Provider for Hetzner {
     }
 
     fn checkup(&self, asks: bool) -> Checkup {
-        let asked = if asks {
-            self.asked()
-        } else {
-            Checkup::default()
-        };
+        let asked = if asks { self.asked() } else { Checkup::default() };
         let (rate_limit, clock_ahead_s) = self.api.budget.seen();
-        Checkup {
-            rate_limit,
-            clock_ahead_s,
-            ..asked
-        }
+        Checkup { rate_limit, clock_ahead_s, ..asked }
     }
 
     fn calls(&self) -> u64 {
@@ -305,21 +286,13 @@ impl Routes for Hetzner {
     }
 
     fn change(&self, change: RouteChange) -> Box<dyn Change> {
-        Box::new(RouteWrite {
-            api: Arc::clone(&self.api),
-            network: self.network_id(),
-            change,
-        })
+        Box::new(RouteWrite { api: Arc::clone(&self.api), network: self.network_id(), change })
     }
 }
 
 fn routed(network: Option<u64>) -> Result<u64, Error> {
-    network.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Misconfigured,
-            format!("{HCLOUD_NETWORK}: not set"),
-        )
-    })
+    network
+        .ok_or_else(|| Error::new(ErrorKind::Misconfigured, format!("{HCLOUD_NETWORK}: not set")))
 }
 
 /// A change of the Network's routes, with the project that makes it.
@@ -489,12 +462,7 @@ impl Instances for Hetzner {
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
-        explain_missing(
-            instance,
-            ip,
-            &self.settings.nodes.address_family,
-            self.network_id(),
-        )
+        explain_missing(instance, ip, &self.settings.nodes.address_family, self.network_id())
     }
 }
 

@@ -70,13 +70,7 @@ impl Asked<'_> {
         response: ureq::http::Response<ureq::Body>,
         how: P,
     ) -> Result<Reply<P::Value>, Error> {
-        let &Asked {
-            line,
-            timeout,
-            settings,
-            reading,
-            secrets,
-        } = self;
+        let &Asked { line, timeout, settings, reading, secrets } = self;
         let head = head_of(response.status().as_u16(), response.headers());
         let is_known = reading.is_known;
         let limit = reading.body_limit_bytes;
@@ -90,11 +84,7 @@ impl Asked<'_> {
         let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
         let begun = body.by_ref().take(most).read_to_end(&mut start);
         if settings.log_bodies {
-            log::debug!(
-                "{line}: answered {} {}",
-                head.status,
-                beginning(&start, secrets)
-            );
+            log::debug!("{line}: answered {} {}", head.status, beginning(&start, secrets));
         }
         let is_known =
             |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
@@ -111,16 +101,8 @@ impl Asked<'_> {
             _ => Err(Kind::Status(start)),
         };
         match parsed {
-            Ok(value) => Ok(Reply {
-                head,
-                value,
-                length: body.length,
-            }),
-            Err(kind) => Err(Error {
-                call: line.to_owned(),
-                kind,
-                head: Some(Box::new(head)),
-            }),
+            Ok(value) => Ok(Reply { head, value, length: body.length }),
+            Err(kind) => Err(Error { call: line.to_owned(), kind, head: Some(Box::new(head)) }),
         }
     }
 }
@@ -163,9 +145,7 @@ fn date(text: &str) -> Option<Timestamp> {
 /// For an answer without content.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, Kind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
-        Kind::Malformed(format!(
-            "answered {answered}, without the content that was asked for"
-        ))
+        Kind::Malformed(format!("answered {answered}, without the content that was asked for"))
     })
 }
 
@@ -225,14 +205,8 @@ mod tests {
     #[test]
     fn a_date_is_read_in_its_one_form() {
         for (text, expected) in [
-            (
-                "Sun, 06 Nov 1994 08:49:37 GMT",
-                Some("1994-11-06T08:49:37Z"),
-            ),
-            (
-                "Thu, 31 Dec 2026 23:59:59 GMT",
-                Some("2026-12-31T23:59:59Z"),
-            ),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some("1994-11-06T08:49:37Z")),
+            ("Thu, 31 Dec 2026 23:59:59 GMT", Some("2026-12-31T23:59:59Z")),
             ("Sun, 06 ovD 1994 08:49:37 GMT", None),
             ("Sunday, 06-Nov-94 08:49:37 GMT", None),
             ("", None),

@@ -122,11 +122,7 @@ impl SecretSource {
 
     /// The same source, of something that is no token.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
-        SecretSource {
-            what,
-            check,
-            ..self
-        }
+        SecretSource { what, check, ..self }
     }
 
     /// Of what was read last, in bytes.
@@ -229,12 +225,7 @@ mod tests {
         let path = file("replaced", "one\n");
         let token = SecretSource::file(path.clone(), None);
         assert_eq!(text(&token), "one");
-        for (now, counts) in [
-            ("two\n", "two"),
-            ("", "two"),
-            ("a b", "two"),
-            ("three", "three"),
-        ] {
+        for (now, counts) in [("two\n", "two"), ("", "two"), ("a b", "two"), ("three", "three")] {
             std::fs::write(&path, now).unwrap();
             assert_eq!(text(&token), counts, "the file holds {now:?}");
         }

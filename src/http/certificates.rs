@@ -46,11 +46,7 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|_| DAMAGED.to_owned())?;
-    if certificates.is_empty() {
-        Err(no_certificate(pem).to_owned())
-    } else {
-        Ok(certificates)
-    }
+    if certificates.is_empty() { Err(no_certificate(pem).to_owned()) } else { Ok(certificates) }
 }
 
 const DAMAGED: &str = "holds damaged certificates alone; copy it anew";

@@ -67,11 +67,7 @@ pub fn shortened(message: &str) -> String {
 
 impl Error {
     pub(super) fn new(call: String, kind: Kind) -> Error {
-        Error {
-            call,
-            kind,
-            head: None,
-        }
+        Error { call, kind, head: None }
     }
 
     /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
@@ -233,10 +229,7 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
         NotValidYetContext { .. } => {
             "the server's certificate is not valid yet (is this machine's clock right?)".into()
         }
-        NotValidForNameContext {
-            expected,
-            presented,
-        } => {
+        NotValidForNameContext { expected, presented } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             let (names, expected) = (names.join(", "), expected.to_str());
             format!("the server's certificate is for {names}, not for {expected}")

@@ -40,10 +40,7 @@ impl Proxies {
             tls: (proxy.protocol == Protocol::Https).then(|| {
                 // A proxy is not the API: its certificate is signed by a public authority, and our credentials for the
                 // API are not for it.
-                let tls = Tls {
-                    more_authorities: tls.more_authorities.clone(),
-                    ..Tls::default()
-                };
+                let tls = Tls { more_authorities: tls.more_authorities.clone(), ..Tls::default() };
                 Encrypt::new(&tls)
             }),
         })
@@ -86,11 +83,8 @@ impl Environment {
 
     /// The proxy on the way to a URL, and who named it; none: no proxy.
     fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
-        let (named, default_port) = if uri.scheme_str() == Some("https") {
-            (&self.https, 443)
-        } else {
-            (&self.http, 80)
-        };
+        let (named, default_port) =
+            if uri.scheme_str() == Some("https") { (&self.https, 443) } else { (&self.http, 80) };
         let (proxy, variable) = named.as_ref()?;
         let port = uri.port_u16().unwrap_or(default_port);
         let is_covered = self.no_proxy.covers(bare_host(uri), port);
@@ -208,20 +202,13 @@ impl Login {
     fn parse(text: &str) -> Login {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        Login {
-            user: decode(user),
-            password: Secret::exactly(decode(password)),
-        }
+        Login { user: decode(user), password: Secret::exactly(decode(password)) }
     }
 }
 
 /// `host:port`, an IPv6 address in brackets.
 pub(super) fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Entries separated by commas, in the forms that Go takes, each with its port; none: every port.
@@ -313,27 +300,17 @@ mod tests {
     fn the_scheme_of_the_url_chooses_the_variable() {
         let (http, https) = (("HTTP_PROXY", "cache:3128"), ("HTTPS_PROXY", "gate:3128"));
         let lower = ("https_proxy", "lower:3128");
-        let (via_http, via_https) = (
-            "HTTP_PROXY=http://cache:3128",
-            "HTTPS_PROXY=http://gate:3128",
-        );
+        let (via_http, via_https) =
+            ("HTTP_PROXY=http://cache:3128", "HTTPS_PROXY=http://gate:3128");
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, Option<&'a str>);
         let cases: &[Case] = &[
             (&[], "https://api.hetzner.cloud/v1", None),
             (&[http], "https://api.hetzner.cloud/v1", None),
             (&[https], "http://10.0.0.1", None),
-            (
-                &[http, https],
-                "https://api.hetzner.cloud/v1",
-                Some(via_https),
-            ),
+            (&[http, https], "https://api.hetzner.cloud/v1", Some(via_https)),
             (&[http, https], "http://10.0.0.1", Some(via_http)),
             (&[https, lower], "https://host", Some(via_https)),
-            (
-                &[("HTTPS_PROXY", ""), lower],
-                "https://host",
-                Some("https_proxy=http://lower:3128"),
-            ),
+            (&[("HTTPS_PROXY", ""), lower], "https://host", Some("https_proxy=http://lower:3128")),
             (&[https, ("NO_PROXY", "host")], "https://host", None),
             (&[https, ("no_proxy", "host")], "https://host", None),
             (
@@ -342,11 +319,7 @@ mod tests {
                 Some(via_https),
             ),
             (&[https, ("NO_PROXY", "host:443")], "https://host", None),
-            (
-                &[https, ("NO_PROXY", "host:443")],
-                "https://host:6443",
-                Some(via_https),
-            ),
+            (&[https, ("NO_PROXY", "host:443")], "https://host:6443", Some(via_https)),
             (&[http, ("NO_PROXY", "host:80")], "http://host", None),
             (&[https, ("NO_PROXY", "*")], "https://host", None),
             (&[https], "https://localhost:6443", None),
@@ -363,10 +336,7 @@ mod tests {
     fn what_cannot_be_used_is_said_by_name() {
         for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             let why = chosen(&[(variable, "ftp://u:hunter2@p")], "https://host").unwrap_err();
-            assert!(
-                why.starts_with(&format!("{variable}: its scheme is none of")),
-                "{why}"
-            );
+            assert!(why.starts_with(&format!("{variable}: its scheme is none of")), "{why}");
             assert!(!why.contains("hunter2"), "{why}");
         }
     }
@@ -375,11 +345,7 @@ mod tests {
     fn a_proxy_as_go_takes_it() {
         for (text, shown, login) in [
             ("http://proxy:3128", "http://proxy:3128", None),
-            (
-                "proxy.example.com:3128",
-                "http://proxy.example.com:3128",
-                None,
-            ),
+            ("proxy.example.com:3128", "http://proxy.example.com:3128", None),
             ("proxy", "http://proxy:80", None),
             ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
             ("https://proxy/", "https://proxy:443", None),
@@ -387,29 +353,13 @@ mod tests {
             ("http://proxy:", "http://proxy:80", None),
             ("socks5://[fd00::1]", "socks5://[fd00::1]:1080", None),
             ("socks5h://proxy:1081", "socks5://proxy:1081", None),
-            (
-                " http://u:p@proxy:3128 ",
-                "http://proxy:3128",
-                Some(("u", "p")),
-            ),
+            (" http://u:p@proxy:3128 ", "http://proxy:3128", Some(("u", "p"))),
             ("u:p@proxy:3128", "http://proxy:3128", Some(("u", "p"))),
-            (
-                "http://u%40x:p%3a%2F@proxy",
-                "http://proxy:80",
-                Some(("u@x", "p:/")),
-            ),
-            (
-                "http://u:a:b@c@proxy",
-                "http://proxy:80",
-                Some(("u", "a:b@c")),
-            ),
+            ("http://u%40x:p%3a%2F@proxy", "http://proxy:80", Some(("u@x", "p:/"))),
+            ("http://u:a:b@c@proxy", "http://proxy:80", Some(("u", "a:b@c"))),
             ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
             ("http://u:a%@proxy", "http://proxy:80", Some(("u", "a%"))),
-            (
-                "http://u:a%+1@proxy",
-                "http://proxy:80",
-                Some(("u", "a%+1")),
-            ),
+            ("http://u:a%+1@proxy", "http://proxy:80", Some(("u", "a%+1"))),
         ] {
             let proxy = Proxy::parse(text).unwrap();
             assert_eq!(proxy.to_string(), shown, "{text}");
@@ -427,20 +377,11 @@ mod tests {
             ("http://", "the host is missing"),
             ("http://user:hunter2@", "the host is missing"),
             ("http://user:hunter2@ho st", "the host has characters"),
-            (
-                "http://user:hunter2@host:99999",
-                "the port is a number from 1 to 65535",
-            ),
-            (
-                "http://user:hunter2@host:0",
-                "the port is a number from 1 to 65535",
-            ),
+            ("http://user:hunter2@host:99999", "the port is a number from 1 to 65535"),
+            ("http://user:hunter2@host:0", "the port is a number from 1 to 65535"),
             ("http://[::1]3128", "the port is a number from 1 to 65535"),
             ("http://[::g]:3128", "what is in [ ] is no IPv6 address"),
-            (
-                "ftp://user:hunter2@host",
-                "its scheme is none of http, https, socks5 and socks5h",
-            ),
+            ("ftp://user:hunter2@host", "its scheme is none of http, https, socks5 and socks5h"),
             ("socks4://host", "its scheme is none of"),
             ("http://user:hunter2/3@host", "with one of / ? # in it"),
         ] {

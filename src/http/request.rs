@@ -119,11 +119,8 @@ pub struct Reading<'a> {
 
 impl Reading<'static> {
     /// A JSON document of which nothing is known.
-    pub const JSON: Reading<'static> = Reading {
-        accept: "application/json",
-        is_known: None,
-        body_limit_bytes: None,
-    };
+    pub const JSON: Reading<'static> =
+        Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
 
 /// One request, before the credentials are on it.
@@ -236,11 +233,7 @@ impl Sessions {
             connections.identity.clone_from(&credentials.identity);
             connections.number += 1;
         }
-        Ok(Session {
-            agent: connections.agent.clone(),
-            credentials,
-            number: connections.number,
-        })
+        Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
     /// After a call with `used` has failed: something newer to make it with, if that may be why.
@@ -292,10 +285,7 @@ fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::A
         .max_idle_age(IDLE)
         .timeout_connect(Some(connect_timeout))
         .build();
-    let connect = Connect {
-        proxy,
-        timeout: connect_timeout,
-    };
+    let connect = Connect { proxy, timeout: connect_timeout };
     let connector = connect.chain(Encrypt::new(tls));
     ureq::Agent::with_parts(config, connector, Unresolved)
 }
@@ -379,16 +369,9 @@ mod tests {
     use super::*;
 
     fn status(status: u16, retry_after_s: Option<u64>) -> Error {
-        let head = Head {
-            status,
-            retry_after: retry_after_s.map(Duration::from_secs),
-            ..Head::default()
-        };
-        Error {
-            call: String::new(),
-            kind: Kind::Status(Vec::new()),
-            head: Some(Box::new(head)),
-        }
+        let head =
+            Head { status, retry_after: retry_after_s.map(Duration::from_secs), ..Head::default() };
+        Error { call: String::new(), kind: Kind::Status(Vec::new()), head: Some(Box::new(head)) }
     }
 
     #[test]
@@ -396,21 +379,9 @@ mod tests {
         let broken = || Error::new(String::new(), Kind::Unreachable("reset".into()));
         let cases: [(&str, Error, bool); 9] = [
             ("broken connection", broken(), true),
-            (
-                "cut-off",
-                Error::new(String::new(), Kind::Malformed("x".into())),
-                true,
-            ),
-            (
-                "time-out",
-                Error::new(String::new(), Kind::TimedOut(Duration::from_secs(1))),
-                false,
-            ),
-            (
-                "TLS",
-                Error::new(String::new(), Kind::Tls("x".into())),
-                false,
-            ),
+            ("cut-off", Error::new(String::new(), Kind::Malformed("x".into())), true),
+            ("time-out", Error::new(String::new(), Kind::TimedOut(Duration::from_secs(1))), false),
+            ("TLS", Error::new(String::new(), Kind::Tls("x".into())), false),
             ("503", status(503, None), true),
             ("503 for a long time", status(503, Some(60)), false),
             ("429 without a word", status(429, None), false),
@@ -436,12 +407,7 @@ mod tests {
     #[test]
     fn tries_are_bounded() {
         let is_followed = |tries: &u32| {
-            let wait = wait_after(
-                *tries,
-                Duration::from_millis(1),
-                Retry::All,
-                &status(500, None),
-            );
+            let wait = wait_after(*tries, Duration::from_millis(1), Retry::All, &status(500, None));
             wait.is_some()
         };
         let tries = 1 + (1..10).filter(is_followed).count();

@@ -216,10 +216,7 @@ mod tests {
         let secret = Secret::new(" s3cr3t\n");
         assert_eq!(secret.expose(), "s3cr3t");
         assert_eq!(format!("{secret:?}"), "[redacted]");
-        assert_eq!(
-            redact("{\"a\":\"s3cr3t\"}", &[secret]),
-            "{\"a\":\"[redacted]\"}"
-        );
+        assert_eq!(redact("{\"a\":\"s3cr3t\"}", &[secret]), "{\"a\":\"[redacted]\"}");
     }
 
     /// What is written, and what is shown of it.
@@ -270,10 +267,7 @@ mod tests {
             if !shown.contains(REDACTED) {
                 assert_eq!(shown, text);
             }
-            assert!(
-                !shown.replace(REDACTED, "|").contains("ä😀"),
-                "{text}: {shown}"
-            );
+            assert!(!shown.replace(REDACTED, "|").contains("ä😀"), "{text}: {shown}");
         }
     }
 
@@ -282,15 +276,7 @@ mod tests {
         let secrets: Vec<Secret> = (0..8)
             .map(|number| Secret::new(&format!("of-this-test-{number}-and-long-enough")))
             .collect();
-        for part in [
-            "\\",
-            "%",
-            "\\u006f",
-            "%6f",
-            "of-this-test-",
-            "b2Yt",
-            "\\\\\\\\\\\\\\\\u",
-        ] {
+        for part in ["\\", "%", "\\u006f", "%6f", "of-this-test-", "b2Yt", "\\\\\\\\\\\\\\\\u"] {
             let text = part.repeat((64 << 10) / part.len());
             let begun = std::time::Instant::now();
             assert_eq!(redact(&text, &secrets), text);
@@ -311,10 +297,7 @@ mod tests {
                 for encoded in [STANDARD.encode(&text), alphabet.encode(&text)] {
                     let shown = redact(&encoded, &secrets);
                     let left = shown.replace(REDACTED, "");
-                    assert!(
-                        shown.contains(REDACTED) && left.len() <= 20,
-                        "{text}: {shown}"
-                    );
+                    assert!(shown.contains(REDACTED) && left.len() <= 20, "{text}: {shown}");
                 }
             }
         }

@@ -53,12 +53,7 @@ type ReadTls = dyn Fn() -> Result<Tls, String> + Send + Sync;
 
 impl From<Tls> for TlsSource {
     fn from(tls: Tls) -> TlsSource {
-        TlsSource {
-            tls,
-            changes: 0,
-            read: None,
-            read_at: clock::now(),
-        }
+        TlsSource { tls, changes: 0, read: None, read_at: clock::now() }
     }
 }
 
@@ -68,10 +63,7 @@ impl TlsSource {
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
     ) -> TlsSource {
-        TlsSource {
-            read: Some(Arc::new(read)),
-            ..tls.into()
-        }
+        TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
     /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
@@ -84,10 +76,8 @@ impl TlsSource {
             match read() {
                 Ok(tls) => {
                     resolved(TLS);
-                    let tls = Tls {
-                        more_authorities: Arc::clone(&self.tls.more_authorities),
-                        ..tls
-                    };
+                    let tls =
+                        Tls { more_authorities: Arc::clone(&self.tls.more_authorities), ..tls };
                     self.changes += u64::from(tls != self.tls);
                     self.tls = tls;
                 }
@@ -121,10 +111,7 @@ pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
     pub(super) fn new(tls: &Tls) -> Encrypt {
-        Encrypt {
-            config: client_config(tls).map(Arc::new),
-            name: tls.server_name.clone(),
-        }
+        Encrypt { config: client_config(tls).map(Arc::new), name: tls.server_name.clone() }
     }
 
     /// The handshake with whoever has a certificate for `name`.

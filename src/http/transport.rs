@@ -64,9 +64,7 @@ fn capped(deadline: Instant) -> Instant {
 
 /// Without the deadlines that this thread holds: in a simulation another process's calls may come between.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-    let _held = Held {
-        before: DEADLINE.take(),
-    };
+    let _held = Held { before: DEADLINE.take() };
     work()
 }
 
@@ -76,9 +74,7 @@ pub(super) fn is_deadline_over() -> bool {
 }
 
 fn is_over_at(now: Moment) -> bool {
-    DEADLINE
-        .get()
-        .is_some_and(|held| now.monotonic >= held.end || now.since(held.begun).is_none())
+    DEADLINE.get().is_some_and(|held| now.monotonic >= held.end || now.since(held.begun).is_none())
 }
 
 impl Drop for Held {
@@ -168,11 +164,7 @@ impl Socket {
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
         for (index, address) in addresses.iter().enumerate() {
             let left = left_until(by)?;
-            let share = if index + 1 == addresses.len() {
-                left
-            } else {
-                left / 2
-            };
+            let share = if index + 1 == addresses.len() { left } else { left / 2 };
             outcome = TcpStream::connect_timeout(address, share);
             if outcome.is_ok() {
                 break;
@@ -348,11 +340,7 @@ fn end_of(timeout: NextTimeout) -> Instant {
 /// at all.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
-    if left.is_zero() || is_deadline_over() {
-        Err(ErrorKind::TimedOut.into())
-    } else {
-        Ok(left)
-    }
+    if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// In whole milliseconds: zero would be the kernel's default of a quarter of an hour.
@@ -410,10 +398,7 @@ mod tests {
             let first = (0..).find_map(|_| send().err());
             is_over.store(true, Ordering::Relaxed);
             let global = |error: &ureq::Error| {
-                assert!(
-                    matches!(error, ureq::Error::Timeout(Timeout::Global)),
-                    "{error:?}"
-                );
+                assert!(matches!(error, ureq::Error::Timeout(Timeout::Global)), "{error:?}");
             };
             global(&first.unwrap());
             global(&send().unwrap_err());

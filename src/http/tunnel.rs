@@ -54,10 +54,7 @@ pub(super) fn open(
         .proxy_itself(details, connect, timeout)
         .map_err(|error| tunnel.failed(describe_transport(&error, Duration::ZERO)))?;
     let mut stream = TransportAdapter::new(transport, details.current_time.clone());
-    stream.set_timeout(NextTimeout {
-        reason: Timeout::RecvResponse,
-        ..timeout
-    });
+    stream.set_timeout(NextTimeout { reason: Timeout::RecvResponse, ..timeout });
     let default_port = if details.needs_tls() { 443 } else { 80 };
     let mut opening = Opening {
         stream: &mut stream,
@@ -271,8 +268,8 @@ fn is_socks(version: u8) -> Result<(), Kind> {
 fn with_length(text: &str, what: &str) -> Result<Vec<u8>, Kind> {
     match u8::try_from(text.len()) {
         Ok(length) => Ok([&[length], text.as_bytes()].concat()),
-        Err(_) => Err(Kind::Request(format!(
-            "{what} is longer than the 255 bytes that SOCKS allows"
-        ))),
+        Err(_) => {
+            Err(Kind::Request(format!("{what} is longer than the 255 bytes that SOCKS allows")))
+        }
     }
 }

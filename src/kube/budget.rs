@@ -57,10 +57,7 @@ impl Above {
     /// What is wrong, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
-            Above::Namespace => (
-                format!("the Services of namespace {namespace}"),
-                OF_NAMESPACE,
-            ),
+            Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),
             Above::Total => ("the Services of all namespaces".to_owned(), IN_TOTAL),
         };
         let limit = limit >> 20;
@@ -86,11 +83,7 @@ impl Budget {
             return Vec::new();
         };
         let namespace = namespace.to_owned();
-        let counted = Counted {
-            bytes,
-            place,
-            namespace: namespace.clone(),
-        };
+        let counted = Counted { bytes, place, namespace: namespace.clone() };
         let share = self.namespaces.entry(namespace).or_default();
         let mut above = share.add(age, counted.clone(), OF_NAMESPACE);
         let is_kept = above.iter().all(|(_, one)| one.place != place);
@@ -124,11 +117,7 @@ impl Budget {
 
     /// The limit that a Service with so many bytes is above, by the list that was read.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
-        if bytes <= ALWAYS_KEPT {
-            None
-        } else {
-            self.cut(namespace, age)
-        }
+        if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
     /// The limit that a Service of this age is above, where it has more than is always kept.

@@ -330,13 +330,7 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let write = http::Write {
-            pass,
-            method,
-            path,
-            content_type,
-            secrets: &[],
-        };
+        let write = http::Write { pass, method, path, content_type, secrets: &[] };
         Ok(self.http.write(write, Some(body))?.value)
     }
 
@@ -363,12 +357,7 @@ impl Client {
         from: ReadFrom,
         print: &mut Print,
     ) -> Result<Option<Vec<P::Item>>, Error> {
-        let list = ListOf {
-            path,
-            query,
-            kind,
-            from,
-        };
+        let list = ListOf { path, query, kind, from };
         self.read_pages(list, print, Vec::new, |items, path, reading| {
             self.page(path, reading, PhantomData::<Option<P>>, |page| {
                 page.map(|page| page.add_to(items, kind))
@@ -514,10 +503,7 @@ fn node_path(name: &str) -> String {
 
 /// Where objects of a namespace are.
 pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
-    format!(
-        "/{api}/namespaces/{}/{resource}",
-        percent_encoded(namespace)
-    )
+    format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
 /// Counts a try by its resource.
@@ -565,10 +551,7 @@ mod tests {
             ("/api/v1/nodes/worker-1/status", "nodes/status"),
             ("/api/v1/services?limit=500", "services"),
             ("/api/v1/namespaces/default/services?x=y", "services"),
-            (
-                "/api/v1/namespaces/status/services/nodes/status",
-                "services/status",
-            ),
+            ("/api/v1/namespaces/status/services/nodes/status", "services/status"),
             ("/api/v1/namespaces/default/events", "events"),
             ("/api/v1/namespaces/default", "namespaces"),
             (lease, "leases"),

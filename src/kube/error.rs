@@ -98,10 +98,7 @@ impl Error {
 
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
-        matches!(
-            self.unanswered(),
-            Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_))
-        )
+        matches!(self.unanswered(), Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_)))
     }
 
     /// The gate did not let a write pass.

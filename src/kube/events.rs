@@ -160,20 +160,10 @@ fn namespace_of_events(namespace: &str) -> &str {
 
 /// Writes the event, or counts up the one that is there.
 pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
-    let Event {
-        component,
-        object,
-        message,
-        only_new,
-        ..
-    } = event;
+    let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
-    let kind = if event.is_warning() {
-        "Warning"
-    } else {
-        "Normal"
-    };
+    let kind = if event.is_warning() { "Warning" } else { "Normal" };
     // People read it at a terminal, and it may repeat what came from outside.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
@@ -277,18 +267,8 @@ mod tests {
         assert_ne!(name, event_name(&node(), "Synced", "hello!"));
         assert_ne!(
             name,
-            event_name(
-                &ObjectReference {
-                    uid: "u-2".into(),
-                    ..node()
-                },
-                "Synced",
-                "hello"
-            )
+            event_name(&ObjectReference { uid: "u-2".into(), ..node() }, "Synced", "hello")
         );
-        assert!(
-            name.starts_with("worker-1.") && name.len() == "worker-1.".len() + 16,
-            "{name}"
-        );
+        assert!(name.starts_with("worker-1.") && name.len() == "worker-1.".len() + 16, "{name}");
     }
 }

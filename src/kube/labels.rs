@@ -113,11 +113,8 @@ fn labels_where<'de, D: Deserializer<'de>>(
     d.deserialize_any(Pairs {
         is_read,
         take: |key: String, value: &str| {
-            let at_most = if key == SERVER_LABELS {
-                SERVER_LABELS_CHARACTERS
-            } else {
-                VALUE_CHARACTERS
-            };
+            let at_most =
+                if key == SERVER_LABELS { SERVER_LABELS_CHARACTERS } else { VALUE_CHARACTERS };
             let value = text::cut(value, at_most);
             pairs.push((key.into(), (*value).into()));
         },
@@ -222,18 +219,10 @@ impl Annotations {
             take: |key: String, value: &str| {
                 bytes += key.len() + value.len();
                 is_too_large |= bytes > bytes_at_most || pairs.len() == count_at_most;
-                if is_too_large {
-                    pairs.clear()
-                } else {
-                    pairs.push((key.into(), value.into()))
-                }
+                if is_too_large { pairs.clear() } else { pairs.push((key.into(), value.into())) }
             },
         })?;
-        Ok(Annotations {
-            pairs: pairs.into(),
-            is_too_large,
-            more_unknown: 0,
-        })
+        Ok(Annotations { pairs: pairs.into(), is_too_large, more_unknown: 0 })
     }
 }
 
@@ -317,11 +306,7 @@ mod tests {
         let kind = format!("{OURS}type");
         assert_eq!(pairs, [(name.as_str(), "wéb"), (kind.as_str(), "")]);
         assert_eq!(annotations.too_large(), None);
-        for none in [
-            json!(null),
-            json!({}),
-            json!({ "foreign": { "not": "a string" } }),
-        ] {
+        for none in [json!(null), json!({}), json!({ "foreign": { "not": "a string" } })] {
             assert_eq!(parsed(none), Annotations::default());
         }
         assert!(serde_json::from_value::<Annotations>(json!({ name: 1 })).is_err());
@@ -369,12 +354,7 @@ mod tests {
     fn they_are_found_by_key_whatever_their_order() {
         let text = r#"{ "z": "1", "a": "2", "m": "3", "a": "4" }"#;
         let labels: Labels = serde_json::from_str(text).unwrap();
-        let cases = [
-            ("z", Some("1")),
-            ("a", Some("4")),
-            ("m", Some("3")),
-            ("b", None),
-        ];
+        let cases = [("z", Some("1")), ("a", Some("4")), ("m", Some("3")), ("b", None)];
         for (key, value) in cases {
             assert_eq!(labels.get(key), value, "{key}");
         }
@@ -400,10 +380,7 @@ mod tests {
         let text = text.to_string();
         let kept = that_are_read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
         let keys: Vec<&str> = kept.iter().map(|(key, _)| key).collect();
-        assert_eq!(
-            keys,
-            [PROVIDED_NODE_IP, "instance.hetzner.cloud/external-ipv6"]
-        );
+        assert_eq!(keys, [PROVIDED_NODE_IP, "instance.hetzner.cloud/external-ipv6"]);
     }
 
     #[test]
@@ -442,10 +419,7 @@ mod tests {
             let left = scope.left_alone(&of_service.map(str::to_owned), &all);
             let about = format!("{of_flag:?} {selector:?} {of_service:?} {has}");
             assert_eq!(left.is_some(), why.is_some(), "{about}");
-            assert!(
-                left.zip(why).is_none_or(|(left, why)| left.contains(why)),
-                "{about}"
-            );
+            assert!(left.zip(why).is_none_or(|(left, why)| left.contains(why)), "{about}");
         }
     }
 }

@@ -132,10 +132,7 @@ impl Lease {
         if self.uid() != Some(note.lease.as_str()) {
             return Err(ignored("it was written to a Lease with another UID"));
         }
-        Ok(Some(Identities {
-            identity: note.identity,
-            former: note.former,
-        }))
+        Ok(Some(Identities { identity: note.identity, former: note.former }))
     }
 
     /// The same object with these identities. A Lease whose UID is not known stays as it is.
@@ -143,11 +140,8 @@ impl Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
         };
-        let note = IdentityNote {
-            lease,
-            identity: known.identity.clone(),
-            former: known.former.clone(),
-        };
+        let note =
+            IdentityNote { lease, identity: known.identity.clone(), former: known.former.clone() };
         match serde_json::to_string(&note) {
             Ok(text) => self.annotated(IDENTITY, Some(text)),
             Err(_) => self,
@@ -223,10 +217,7 @@ impl TryFrom<Map<String, Value>> for Lease {
     fn try_from(object: Map<String, Value>) -> Result<Lease, String> {
         match object.get("kind").and_then(Value::as_str) {
             Some("Lease") => Ok(Lease(object)),
-            kind => Err(format!(
-                "a {} instead of a Lease",
-                kind.unwrap_or("nothing")
-            )),
+            kind => Err(format!("a {} instead of a Lease", kind.unwrap_or("nothing"))),
         }
     }
 }
@@ -266,11 +257,7 @@ impl Client {
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
         // Its release is the one write after the wish to end; its resourceVersion guards it.
-        let pass = if spec.holder.is_empty() {
-            PASS_AT_END
-        } else {
-            PASS
-        };
+        let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
 }
@@ -308,10 +295,7 @@ mod tests {
             transitions: 3,
         };
         let written = read.clone().with(&ours);
-        assert_eq!(
-            written["metadata"],
-            json!({ "resourceVersion": "7", "labels": { "a": "b" } })
-        );
+        assert_eq!(written["metadata"], json!({ "resourceVersion": "7", "labels": { "a": "b" } }));
         assert_eq!(written["spec"]["strategy"], "OldestEmulationVersion");
         assert_eq!(lease(written).unwrap().spec(), ours);
     }
@@ -326,29 +310,16 @@ mod tests {
         let noted = json!({ "a": "b", LOGIN_REFUSED: "2026-11-20T10:00:02Z" });
         for (before, refused, after) in [
             (json!({ "a": "b" }), Some(time), noted.clone()),
-            (
-                json!({ "a": "b", LOGIN_REFUSED: "once" }),
-                Some(time),
-                noted.clone(),
-            ),
+            (json!({ "a": "b", LOGIN_REFUSED: "once" }), Some(time), noted.clone()),
             (noted.clone(), None, json!({ "a": "b" })),
-            (
-                json!(null),
-                Some(time),
-                json!({ LOGIN_REFUSED: "2026-11-20T10:00:02Z" }),
-            ),
+            (json!(null), Some(time), json!({ LOGIN_REFUSED: "2026-11-20T10:00:02Z" })),
             (json!(null), None, json!({})),
             (json!([1]), Some(time), json!([1])),
         ] {
             assert_eq!(with(before).noting(refused), with(after));
         }
         assert_eq!(with(noted).login_refused(), Some(time));
-        for none in [
-            json!({}),
-            json!(null),
-            json!([]),
-            json!({ LOGIN_REFUSED: "once" }),
-        ] {
+        for none in [json!({}), json!(null), json!([]), json!({ LOGIN_REFUSED: "once" })] {
             assert_eq!(with(none).login_refused(), None);
         }
         let bare = lease(json!({ "kind": "Lease" })).unwrap();
@@ -363,18 +334,13 @@ mod tests {
             let metadata = json!({ "uid": uid, "annotations": annotations });
             lease(json!({ "kind": "Lease", "metadata": metadata })).unwrap()
         };
-        let known = Identities {
-            identity: "first".into(),
-            former: vec!["second".into(), "third".into()],
-        };
+        let known =
+            Identities { identity: "first".into(), former: vec!["second".into(), "third".into()] };
         let written = of("lease-1", json!("garbage")).noting_identities(&known);
         assert_eq!(written.identities(), Ok(Some(known.clone())));
         let note = written.metadata("annotations").unwrap()[IDENTITY].clone();
         assert_eq!(written.metadata("annotations").unwrap()["a"], "b");
-        assert_eq!(
-            of("lease-1", note.clone()).identities(),
-            Ok(Some(known.clone()))
-        );
+        assert_eq!(of("lease-1", note.clone()).identities(), Ok(Some(known.clone())));
         let restored = of("lease-2", note).identities().unwrap_err();
         assert!(restored.ends_with("a Lease with another UID"), "{restored}");
 
@@ -396,25 +362,14 @@ mod tests {
             text("lease-1", "a", &[""]),
             text("lease-1", "a", &["b)"]),
             text("lease-1", "a", &["b"; 11]),
-            json!(format!(
-                "{}{}",
-                text("lease-1", "a", &[]).as_str().unwrap(),
-                " ".repeat(1024)
-            )),
+            json!(format!("{}{}", text("lease-1", "a", &[]).as_str().unwrap(), " ".repeat(1024))),
         ] {
             let read = of("lease-1", garbage.clone());
             assert!(read.identities().is_err(), "{garbage}");
-            assert_eq!(
-                read.noting_identities(&known).identities(),
-                Ok(Some(known.clone()))
-            );
+            assert_eq!(read.noting_identities(&known).identities(), Ok(Some(known.clone())));
         }
         let bare = lease(json!({ "kind": "Lease" })).unwrap();
-        assert_eq!(
-            bare.clone().noting_identities(&known),
-            bare,
-            "its UID is not known"
-        );
+        assert_eq!(bare.clone().noting_identities(&known), bare, "its UID is not known");
         assert_eq!(bare.identities(), Ok(None));
     }
 
@@ -445,12 +400,7 @@ mod tests {
             (json!(null), "", 0, 0),
             (json!({}), "", 0, 0),
             (json!([1]), "", 0, 0),
-            (
-                json!({ "holderIdentity": null, "leaseTransitions": -1 }),
-                "",
-                0,
-                0,
-            ),
+            (json!({ "holderIdentity": null, "leaseTransitions": -1 }), "", 0, 0),
             (
                 json!({ "holderIdentity": "x", "leaseDurationSeconds": 1_u64 << 40 }),
                 "x",
@@ -468,11 +418,7 @@ mod tests {
             assert_eq!(read.spec(), expected, "{read:?}");
             read.with(&expected);
         }
-        for other in [
-            json!({ "kind": "Status" }),
-            json!({ "status": "ok" }),
-            json!([]),
-        ] {
+        for other in [json!({ "kind": "Status" }), json!({ "status": "ok" }), json!([])] {
             assert!(lease(other).is_err());
         }
     }

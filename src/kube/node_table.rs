@@ -99,9 +99,7 @@ impl From<SentRow> for Row {
         let mut cells = row.cells.into_iter();
         let (Some(Value::String(name)), Some(Value::String(status))) = (cells.next(), cells.next())
         else {
-            return Row(Err(
-                "a row has no text in one of its first columns".to_owned()
-            ));
+            return Row(Err("a row has no text in one of its first columns".to_owned()));
         };
         // A cordoned node reads `Ready,SchedulingDisabled`.
         let is_ready = match status.split(',').next().unwrap_or_default() {
@@ -109,11 +107,7 @@ impl From<SentRow> for Row {
             "NotReady" | "Unknown" => false,
             other => return Row(Err(format!("node {name:?} has the status {other:?}"))),
         };
-        Row(Ok(NodeRow {
-            name,
-            is_ready,
-            meta: row.object.map(|object| object.metadata),
-        }))
+        Row(Ok(NodeRow { name, is_ready, meta: row.object.map(|object| object.metadata) }))
     }
 }
 
@@ -159,11 +153,8 @@ mod tests {
             ("b", false, Some(meta("u", labels, true))),
             ("c", false, Some(meta("w", Labels::default(), false))),
         ];
-        let expected = expected.map(|(name, is_ready, meta)| NodeRow {
-            name: name.into(),
-            is_ready,
-            meta,
-        });
+        let expected =
+            expected.map(|(name, is_ready, meta)| NodeRow { name: name.into(), is_ready, meta });
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
             let none = read(&table(&COLUMNS, none));
@@ -177,20 +168,11 @@ mod tests {
         let mut list = table(&COLUMNS, json!([]));
         list["kind"] = json!("NodeList");
         let cases = [
-            (
-                table(&["Name", "Age", "Status"], json!([])),
-                "not Name, Status",
-            ),
+            (table(&["Name", "Age", "Status"], json!([])), "not Name, Status"),
             (table(&[], json!([])), "not Name, Status"),
-            (
-                table(&COLUMNS, row(json!(["a", true, "", "1s"]))),
-                "no text in one",
-            ),
+            (table(&COLUMNS, row(json!(["a", true, "", "1s"]))), "no text in one"),
             (table(&COLUMNS, row(json!(["a"]))), "no text in one"),
-            (
-                table(&COLUMNS, row(json!(["a", "Bereit", "", "1s"]))),
-                "the status \"Bereit\"",
-            ),
+            (table(&COLUMNS, row(json!(["a", "Bereit", "", "1s"]))), "the status \"Bereit\""),
             (list, "NodeList"),
         ];
         for (table, expected) in cases {

@@ -494,11 +494,7 @@ mod tests {
         assert_eq!(written(&mut queue, begun).len(), 50);
         for (after_s, expected) in [(0, 0), (1, 1), (4, 3), (4, 0), (14, 10)] {
             let now = begun + SECOND * after_s;
-            assert_eq!(
-                written(&mut queue, now).len(),
-                expected,
-                "after {after_s} s"
-            );
+            assert_eq!(written(&mut queue, now).len(), expected, "after {after_s} s");
         }
         assert!(
             matches!(queue.next(begun + SECOND * 14), Next::At(then) if then == begun + SECOND * 15)
@@ -643,10 +639,7 @@ mod tests {
         ];
         for (uid, controller, reason, message, after_s, expected) in cases {
             let is_due = due(uid, controller, reason, message, after_s);
-            assert_eq!(
-                is_due, expected,
-                "{uid} {controller} {reason:?} {message} {after_s}"
-            );
+            assert_eq!(is_due, expected, "{uid} {controller} {reason:?} {message} {after_s}");
         }
     }
 
@@ -656,19 +649,10 @@ mod tests {
         let now = Instant::now();
         let (bad, good) = (Reason::SyncLoadBalancerFailed, Reason::EnsuredLoadBalancer);
         let web = object("u");
-        for (reason, expected) in [
-            (bad, true),
-            (bad, false),
-            (good, true),
-            (good, false),
-            (bad, true),
-            (bad, false),
-        ] {
-            assert_eq!(
-                reported.is_due(&web, A, reason, "m", now),
-                expected,
-                "{reason:?}"
-            );
+        for (reason, expected) in
+            [(bad, true), (bad, false), (good, true), (good, false), (bad, true), (bad, false)]
+        {
+            assert_eq!(reported.is_due(&web, A, reason, "m", now), expected, "{reason:?}");
         }
         // What another controller found is none of this one's.
         assert!(!reported.recovered(&web, "b"));
@@ -681,10 +665,7 @@ mod tests {
     fn objects_that_do_not_exist_are_forgotten() {
         let mut reported = Reported::default();
         let now = Instant::now();
-        let node = ObjectReference {
-            kind: "Node",
-            ..object("n")
-        };
+        let node = ObjectReference { kind: "Node", ..object("n") };
         for object in [&object("u"), &object("v"), &node] {
             assert!(reported.is_due(object, A, Reason::FieldIgnored, "m", now));
         }

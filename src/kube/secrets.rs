@@ -42,10 +42,7 @@ impl Client {
 
     pub fn tls_secret(&self, namespace: &str, name: &str) -> Result<ReadSecret, Error> {
         let secret: Value = self.get(&path(namespace, name))?;
-        Ok(ReadSecret {
-            version: version(&secret),
-            pair: parse(&secret),
-        })
+        Ok(ReadSecret { version: version(&secret), pair: parse(&secret) })
     }
 }
 
@@ -91,9 +88,7 @@ impl ReadSecret {
 
 fn parse(secret: &Value) -> Result<ValidPair, String> {
     if secret["type"] != TLS {
-        return Err(format!(
-            "its type is not {TLS}: create it with kubectl create secret tls"
-        ));
+        return Err(format!("its type is not {TLS}: create it with kubectl create secret tls"));
     }
     let read = |field: &str| {
         let text = secret["data"][field].as_str().unwrap_or_default();

@@ -473,11 +473,7 @@ impl Client {
         *lock(&self.budget) = budget;
         let is_same = new.len() == known.items.len()
             && new.iter().zip(known.items.iter()).all(|(one, other)| Arc::ptr_eq(one, other));
-        let items = if is_same {
-            Arc::clone(&known.items)
-        } else {
-            Arc::new(new)
-        };
+        let items = if is_same { Arc::clone(&known.items) } else { Arc::new(new) };
         Ok(ServiceList { items, print })
     }
 
@@ -525,10 +521,7 @@ impl Client {
         name: &str,
         patch: &impl Serialize,
     ) -> Result<Service, Error> {
-        let (services, name) = (
-            folder("api/v1", namespace, "services"),
-            percent_encoded(name),
-        );
+        let (services, name) = (folder("api/v1", namespace, "services"), percent_encoded(name));
         let path = format!("{services}/{name}/status");
         let mut service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
         self.cut(&mut service);
@@ -575,10 +568,7 @@ mod tests {
         let name = service.for_cloud().annotations[&format!("{OURS}/name")].clone();
         assert_eq!(name, "web");
         assert!(service.spec.load_balancer_ip.ends_with('…'));
-        assert_eq!(
-            (service.too_large(), service.too_many_finalizers()),
-            (None, None)
-        );
+        assert_eq!((service.too_large(), service.too_many_finalizers()), (None, None));
     }
 
     #[test]
@@ -586,20 +576,12 @@ mod tests {
         let list =
             |count: usize, item: fn(usize) -> Value| -> Value { (0..count).map(item).collect() };
         let port = |n: usize| json!({ "name": format!("p{n}"), "port": n + 1 });
-        for (count, is_cut) in [
-            (PORTS_AT_MOST, false),
-            (PORTS_AT_MOST + 1, true),
-            (20_000, true),
-        ] {
+        for (count, is_cut) in [(PORTS_AT_MOST, false), (PORTS_AT_MOST + 1, true), (20_000, true)] {
             let service = parsed(|all| all["spec"]["ports"] = list(count, port));
             assert_eq!(service.spec.ports.len(), count.min(PORTS_AT_MOST));
             let said = format!("it has {count} ports");
             let why = service.too_large();
-            assert_eq!(
-                why.is_some_and(|why| why.contains(&said)),
-                is_cut,
-                "{count}"
-            );
+            assert_eq!(why.is_some_and(|why| why.contains(&said)), is_cut, "{count}");
         }
         let finalizer = |n: usize| json!(format!("example.com/{n}"));
         for (count, is_cut) in [(FINALIZERS_AT_MOST, false), (20_000, true)] {

@@ -160,10 +160,8 @@ pub fn container(workload: &Value) -> Result<Container, String> {
             ));
         }
     };
-    let mut read = Container {
-        imports: !items(&container["envFrom"]).is_empty(),
-        ..Container::default()
-    };
+    let mut read =
+        Container { imports: !items(&container["envFrom"]).is_empty(), ..Container::default() };
     for variable in items(&container["env"]) {
         read.variable(variable);
     }
@@ -242,10 +240,7 @@ mod tests {
             (&["web"][..], Ok("web")),
             (&["proxy", "ccm"], Ok("ccm")),
             (&["ccm-daemon", "proxy"], Ok("ccm-daemon")),
-            (
-                &["hcloud-cloud-controller-manager", "proxy"],
-                Ok("hcloud-cloud-controller-manager"),
-            ),
+            (&["hcloud-cloud-controller-manager", "proxy"], Ok("hcloud-cloud-controller-manager")),
             (&["ccm", "ccm-2"], Err("ccm, ccm-2")),
             (&["a", "b"], Err("a, b")),
             (&[], Err("no container")),
@@ -287,10 +282,7 @@ mod tests {
             ("--b", "another place"),
             ("--d", "another place"),
         ];
-        assert_eq!(
-            read.elsewhere,
-            elsewhere.map(|(name, place)| (name.to_owned(), place))
-        );
+        assert_eq!(read.elsewhere, elsewhere.map(|(name, place)| (name.to_owned(), place)));
         assert!(!read.imports);
         let imports = of(json!([{
             "name": "ccm", "envFrom": [{ "configMapRef": { "name": "x" } }], "args": ["--a=$(UNKNOWN)"],

@@ -121,9 +121,7 @@ metrics! {
 pub const SERIES_AT_MOST: usize = 400;
 
 /// Upper bounds of a histogram's buckets, in seconds: those that Prometheus' own clients have.
-const BUCKETS: [f64; 11] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
+const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// One figure, or one for each combination of its labels' values.
 pub struct Metric {
@@ -160,13 +158,7 @@ impl Metric {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Metric {
-        Metric {
-            name,
-            kind,
-            labels,
-            help,
-            series: Mutex::new(Vec::new()),
-        }
+        Metric { name, kind, labels, help, series: Mutex::new(Vec::new()) }
     }
 
     /// Counts one more. `values` are those of the labels, in their order.
@@ -205,11 +197,7 @@ impl Metric {
         match place {
             Some(place) => change(&mut series[place]),
             None => {
-                let mut new = Series {
-                    labels,
-                    value: 0.0,
-                    buckets: Vec::new(),
-                };
+                let mut new = Series { labels, value: 0.0, buckets: Vec::new() };
                 change(&mut new);
                 series.push(new);
             }
@@ -408,10 +396,7 @@ mod tests {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 120 34 0 0 20 0 9 0 1 1 1";
         assert_eq!(processor_ticks(stat), Some(154));
         assert_eq!(processor_ticks("7 (ccm) S 1"), None);
-        assert_eq!(
-            resident_kilobytes("VmHWM:\t 9 kB\nVmRSS:\t    5432 kB\n"),
-            Some(5432)
-        );
+        assert_eq!(resident_kilobytes("VmHWM:\t 9 kB\nVmRSS:\t    5432 kB\n"), Some(5432));
         assert_eq!(resident_kilobytes("VmHWM: 9 kB"), None);
     }
 }

@@ -119,10 +119,7 @@ pub fn quicken(factor: f64) {
     if factor == 1.0 || is_simulated() {
         return;
     }
-    let pace = PACE.get_or_init(|| Pace {
-        begun: Instant::now(),
-        factor,
-    });
+    let pace = PACE.get_or_init(|| Pace { begun: Instant::now(), factor });
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
@@ -288,10 +285,7 @@ pub struct Moment {
 
 impl Moment {
     pub fn now() -> Moment {
-        Moment {
-            monotonic: now(),
-            wall: wall(),
-        }
+        Moment { monotonic: now(), wall: wall() }
     }
 
     /// How long `earlier` is past, by the clock that says more. None: one clock jumped against the other by more than
@@ -495,10 +489,7 @@ mod tests {
                 let Some(wall) = wall else { continue };
                 let other = Moment { wall, ..now };
                 let (there, back) = (other.since(now), now.since(other));
-                assert_eq!(
-                    (there.is_some(), back.is_some()),
-                    (seconds == 0, seconds == 0)
-                );
+                assert_eq!((there.is_some(), back.is_some()), (seconds == 0, seconds == 0));
             }
         }
     }

@@ -71,11 +71,7 @@ impl Verb {
 
 impl Description {
     pub fn new(verb: Verb, noun: impl Into<String>, detail: impl Into<String>) -> Description {
-        Description(vec![Part {
-            verb,
-            noun: noun.into(),
-            detail: detail.into(),
-        }])
+        Description(vec![Part { verb, noun: noun.into(), detail: detail.into() }])
     }
 
     /// A value that is set, changed or removed.

@@ -70,10 +70,7 @@ pub fn without_correlations(message: &str) -> String {
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error {
-            kind,
-            message: message.into(),
-        }
+        Error { kind, message: message.into() }
     }
 
     /// Trying again does not help: a setting or a credential has to be fixed.

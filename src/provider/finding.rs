@@ -322,18 +322,12 @@ impl Finding {
     }
 
     pub fn info(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding {
-            severity: Severity::Info,
-            ..Finding::warning(reason, message)
-        }
+        Finding { severity: Severity::Info, ..Finding::warning(reason, message) }
     }
 
     /// The same finding with what to do about it.
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
-        Finding {
-            fix: Some(fix.into()),
-            ..self
-        }
+        Finding { fix: Some(fix.into()), ..self }
     }
 
     /// Message and fix in one text: for events, logs, and lists of one line each.
@@ -348,9 +342,6 @@ impl Finding {
 
     /// The same, found by the provider.
     pub fn by_provider(self) -> Finding {
-        Finding {
-            origin: Origin::Provider,
-            ..self
-        }
+        Finding { origin: Origin::Provider, ..self }
     }
 }

@@ -88,10 +88,7 @@ impl Heartbeat {
 impl Default for Heartbeat {
     /// The first beat is now.
     fn default() -> Heartbeat {
-        Heartbeat {
-            begun: clock::now(),
-            heard_until: AtomicU64::new(0),
-        }
+        Heartbeat { begun: clock::now(), heard_until: AtomicU64::new(0) }
     }
 }
 
@@ -113,27 +110,17 @@ mod tests {
     fn a_thread_is_silent_since_its_last_beat_or_the_end_of_its_pause() {
         let heartbeat = born_an_hour_ago();
         beat();
-        assert!(
-            heartbeat.silent_for() >= LONG,
-            "this thread has no heartbeat yet"
-        );
+        assert!(heartbeat.silent_for() >= LONG, "this thread has no heartbeat yet");
         install(Arc::clone(&heartbeat));
         beat();
         assert!(heartbeat.silent_for() < LONG / 2);
         for (time, is_silent) in [(LONG, false), (Duration::MAX, false)] {
             pause(time);
-            assert_eq!(
-                heartbeat.silent_for() > Duration::ZERO,
-                is_silent,
-                "{time:?}"
-            );
+            assert_eq!(heartbeat.silent_for() > Duration::ZERO, is_silent, "{time:?}");
         }
         beat();
         let heard_until = Duration::from_millis(heartbeat.heard_until.load(Ordering::Relaxed));
-        assert!(
-            heard_until <= heartbeat.begun.elapsed(),
-            "a beat ends the pause"
-        );
+        assert!(heard_until <= heartbeat.begun.elapsed(), "a beat ends the pause");
     }
 
     #[test]

@@ -167,11 +167,8 @@ impl ProviderId {
 }
 
 impl TopologyLabel {
-    pub const ALL: [TopologyLabel; 3] = [
-        TopologyLabel::InstanceType,
-        TopologyLabel::Zone,
-        TopologyLabel::Region,
-    ];
+    pub const ALL: [TopologyLabel; 3] =
+        [TopologyLabel::InstanceType, TopologyLabel::Zone, TopologyLabel::Region];
 
     pub fn stable_key(self) -> &'static str {
         match self {
@@ -261,9 +258,6 @@ impl<'a> Servers<'a> {
 /// Of a cloud without dedicated servers.
 impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
     fn from(cloud: &'a T) -> Servers<'a> {
-        Servers {
-            cloud: Ok(cloud.as_ref()),
-            dedicated: Ok(&[]),
-        }
+        Servers { cloud: Ok(cloud.as_ref()), dedicated: Ok(&[]) }
     }
 }

@@ -235,10 +235,7 @@ pub enum Outcome {
     Waiting,
     /// The changes, in their order, each after the actions of those before have ended, unless it may follow at once.
     /// Without changes the load balancer is as it should be.
-    Change {
-        changes: Vec<Box<dyn Change>>,
-        then: Then,
-    },
+    Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
 /// What follows the changes of a plan, and the status.
@@ -301,10 +298,9 @@ impl Outcome {
     /// The changes of [`leaves`](Outcome::leaves), to be executed. The plan stays unfinished.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
-            Outcome::Change {
-                then: Then::Leave(leaves) | Then::Move(leaves),
-                ..
-            } => std::mem::take(leaves),
+            Outcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
+                std::mem::take(leaves)
+            }
             _ => Vec::new(),
         }
     }
@@ -331,25 +327,12 @@ impl Outcome {
 
     /// Whether everything is as it should be.
     pub fn is_in_order(&self) -> bool {
-        self.changes().is_empty()
-            && matches!(
-                self,
-                Outcome::Change {
-                    then: Then::Done,
-                    ..
-                }
-            )
+        self.changes().is_empty() && matches!(self, Outcome::Change { then: Then::Done, .. })
     }
 
     /// Whether another load balancer serves the Service until the plan is finished.
     pub fn moves(&self) -> bool {
-        matches!(
-            self,
-            Outcome::Change {
-                then: Then::Move(_),
-                ..
-            }
-        )
+        matches!(self, Outcome::Change { then: Then::Move(_), .. })
     }
 
     pub fn is_released(&self) -> bool {
@@ -384,11 +367,7 @@ impl Then {
 impl LoadBalancerPlan {
     /// Nothing is done, for this reason.
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
-        LoadBalancerPlan {
-            outcome: Outcome::refused(why),
-            status: None,
-            ..self
-        }
+        LoadBalancerPlan { outcome: Outcome::refused(why), status: None, ..self }
     }
 
     /// Without what may not be done while the cluster's identity is not known: nothing is created or deleted, because it
@@ -735,12 +714,7 @@ pub struct TargetCounts {
 
 impl TargetCounts {
     pub fn health(self) -> BalancerHealth {
-        let TargetCounts {
-            healthy,
-            unhealthy,
-            total,
-            ..
-        } = self;
+        let TargetCounts { healthy, unhealthy, total, .. } = self;
         match healthy {
             0 if unhealthy == 0 && total > 0 => BalancerHealth::Unknown,
             0 => BalancerHealth::None,
@@ -773,10 +747,7 @@ impl Balancer {
     /// an external load balancer never count.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
-        let mut counts = TargetCounts {
-            total: self.targets.len(),
-            ..TargetCounts::default()
-        };
+        let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };
         for target in &self.targets {
             let (mut checked, mut healthy, mut unhealthy) = (0, 0, 0);
             for check in self.checks(target, uid) {

@@ -37,10 +37,7 @@ pub enum AddressKind {
 
 impl NodeAddress {
     pub fn new(kind: AddressKind, address: impl ToString) -> NodeAddress {
-        NodeAddress {
-            kind,
-            address: address.to_string(),
-        }
+        NodeAddress { kind, address: address.to_string() }
     }
 
     /// The address as an IP, where it is one.

@@ -63,11 +63,7 @@ pub fn is_kubernetes_label(key: &str) -> bool {
 impl LabelPrefixes {
     pub fn allow(&self, key: &str) -> bool {
         let allows = |prefix: &String| {
-            if prefix.ends_with('/') {
-                key.starts_with(prefix)
-            } else {
-                key == prefix
-            }
+            if prefix.ends_with('/') { key.starts_with(prefix) } else { key == prefix }
         };
         self.0.iter().any(allows)
     }
@@ -140,10 +136,9 @@ impl Labels {
         }
         match labels.len() {
             0..=Labels::AT_MOST => Ok(Labels(labels)),
-            count => Err(format!(
-                "it has {count} labels, and {} at most are taken",
-                Labels::AT_MOST
-            )),
+            count => {
+                Err(format!("it has {count} labels, and {} at most are taken", Labels::AT_MOST))
+            }
         }
     }
 }

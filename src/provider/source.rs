@@ -30,10 +30,7 @@ pub enum Source {
     /// Unset; the setting whose default it is.
     Default(String),
     /// A field of the cloud's server, and the rule or setting that chose it.
-    Server {
-        field: &'static str,
-        because: Option<String>,
-    },
+    Server { field: &'static str, because: Option<String> },
     /// What is on the object already is kept.
     Kept,
     /// A rule of ours or of Kubernetes.
@@ -42,17 +39,11 @@ pub enum Source {
 
 impl Source {
     pub fn server(field: &'static str) -> Source {
-        Source::Server {
-            field,
-            because: None,
-        }
+        Source::Server { field, because: None }
     }
 
     pub fn server_because(field: &'static str, because: impl fmt::Display) -> Source {
-        Source::Server {
-            field,
-            because: Some(because.to_string()),
-        }
+        Source::Server { field, because: Some(because.to_string()) }
     }
 
     /// The setting or field alone, as a user writes it: `--flag`, `VARIABLE`; `default` where it is unset.
@@ -96,14 +87,10 @@ impl fmt::Display for Source {
             Source::Environment(name) => write!(f, "environment {name}"),
             Source::Flag(name) => write!(f, "flag {name}"),
             Source::Default(setting) => write!(f, "default of {setting}"),
-            Source::Server {
-                field,
-                because: None,
-            } => write!(f, "server {field}"),
-            Source::Server {
-                field,
-                because: Some(because),
-            } => write!(f, "server {field}; {because}"),
+            Source::Server { field, because: None } => write!(f, "server {field}"),
+            Source::Server { field, because: Some(because) } => {
+                write!(f, "server {field}; {because}")
+            }
             Source::Kept => f.write_str("kept from the node"),
             Source::Rule(rule) => write!(f, "rule: {rule}"),
         }

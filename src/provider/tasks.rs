@@ -36,20 +36,11 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         let place = match clock::is_simulated() {
             false => {
                 let (sender, results) = channel();
-                Place::Threads {
-                    scope,
-                    results,
-                    sender,
-                }
+                Place::Threads { scope, results, sender }
             }
-            true => Place::Simulated {
-                waiting: RefCell::default(),
-            },
+            true => Place::Simulated { waiting: RefCell::default() },
         };
-        Tasks {
-            place,
-            open: Cell::new(0),
-        }
+        Tasks { place, open: Cell::new(0) }
     }
 
     /// How many results are still to come.

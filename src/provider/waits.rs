@@ -41,11 +41,8 @@ pub fn waiting_for(what: impl FnOnce() -> String) -> Waiting {
     if !IS_NOTED.load(Ordering::Relaxed) {
         return Waiting(None);
     }
-    let open = Open {
-        number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        what: what(),
-        since: clock::now(),
-    };
+    let open =
+        Open { number: NUMBER.fetch_add(1, Ordering::Relaxed), what: what(), since: clock::now() };
     let waiting = Waiting(Some(open.number));
     lock(&OPEN).push(open);
     waiting

@@ -30,11 +30,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
-    let mut parser = ArgsParser {
-        command,
-        parser: lexopt::Parser::from_args(words),
-        args: Args::default(),
-    };
+    let mut parser =
+        ArgsParser { command, parser: lexopt::Parser::from_args(words), args: Args::default() };
     while parser.step() {}
     parser.args
 }
@@ -171,11 +168,7 @@ impl ArgsParser {
             // Another letter may follow.
             Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
                 let text = "true".to_owned();
-                self.args.flags.push(Flag {
-                    setting,
-                    name: typed,
-                    text,
-                });
+                self.args.flags.push(Flag { setting, name: typed, text });
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
@@ -189,11 +182,7 @@ impl ArgsParser {
 
     fn ours(&mut self, setting: &'static Setting, name: String) {
         match self.value(Known::Ours(setting)).map(OsString::into_string) {
-            Some(Ok(text)) => self.args.flags.push(Flag {
-                setting,
-                name,
-                text,
-            }),
+            Some(Ok(text)) => self.args.flags.push(Flag { setting, name, text }),
             Some(Err(_)) => self.problem(name, "its value is not UTF-8"),
             None => {
                 let (what, example) = (setting.kind.value_name(), setting.example());

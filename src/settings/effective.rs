@@ -211,13 +211,7 @@ impl Resolver<'_> {
 
 impl Candidate {
     fn new(setting: &'static Setting, text: &str, source: Source) -> Candidate {
-        Candidate {
-            setting,
-            text: text.to_owned(),
-            source,
-            is_usage: false,
-            file: None,
-        }
+        Candidate { setting, text: text.to_owned(), source, is_usage: false, file: None }
     }
 
     fn problem(&self, message: String) -> Problem {
@@ -260,8 +254,7 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
     // The type may read more than the row offers.
     let read = T::deserialize(read).ok();
-    read.filter(|_| words.contains(&word.as_str()))
-        .ok_or_else(|| format!("use {}", one_of(words)))
+    read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
 
 /// Also what people know from kubectl: a short form, and forms that only kubectl has.

@@ -41,11 +41,7 @@ fn heading(setting: &Setting) -> String {
 }
 
 fn with_value(setting: &Setting, flag: String) -> String {
-    if setting.takes_value() {
-        format!("{flag} {}", setting.kind.value_name())
-    } else {
-        flag
-    }
+    if setting.takes_value() { format!("{flag} {}", setting.kind.value_name()) } else { flag }
 }
 
 /// The help sentences, then where else the value can come from, then the default.
@@ -139,10 +135,7 @@ mod tests {
           Format of the log on stderr: lines for people, or one JSON object for each line. Also: --logging-format. [default: text]
 ";
         assert!(text.contains(expected), "{text}");
-        assert!(
-            !text.contains("TIME_SCALE") && !text.contains("--once"),
-            "{text}"
-        );
+        assert!(!text.contains("TIME_SCALE") && !text.contains("--once"), "{text}");
     }
 
     #[test]

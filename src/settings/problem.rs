@@ -28,19 +28,11 @@ pub struct Notice {
 
 impl Problem {
     pub(super) fn usage(setting: impl Into<String>, message: impl Into<String>) -> Problem {
-        Problem {
-            setting: setting.into(),
-            value: None,
-            message: message.into(),
-            usage: true,
-        }
+        Problem { setting: setting.into(), value: None, message: message.into(), usage: true }
     }
 
     pub(super) fn environment(setting: impl fmt::Display, message: impl Into<String>) -> Problem {
-        Problem {
-            usage: false,
-            ..Problem::usage(setting.to_string(), message)
-        }
+        Problem { usage: false, ..Problem::usage(setting.to_string(), message) }
     }
 
     /// Whether the problem is about this setting, by any of its names.
@@ -81,9 +73,7 @@ impl Notice {
     /// An unknown variable whose name is almost that of a known one.
     pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
         let name = name.escape_debug();
-        Notice::warning(format!(
-            "{name}: not a variable that ccm reads; did you mean {nearest}?"
-        ))
+        Notice::warning(format!("{name}: not a variable that ccm reads; did you mean {nearest}?"))
     }
 
     pub(super) fn warning(message: String) -> Notice {

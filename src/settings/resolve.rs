@@ -112,11 +112,7 @@ impl DaemonSettings {
             problem.usage = false;
         }
         if args.problems.is_empty() {
-            Ok(DaemonSettings {
-                from,
-                flags: args.flags,
-                variables,
-            })
+            Ok(DaemonSettings { from, flags: args.flags, variables })
         } else {
             Err(args.problems)
         }
@@ -187,11 +183,7 @@ fn check_encryption(
     };
     for (endpoint, row, secret) in [
         (&mut settings.endpoint, &table::HCLOUD_ENDPOINT, "token"),
-        (
-            &mut settings.robot_endpoint,
-            &table::ROBOT_ENDPOINT,
-            "password",
-        ),
+        (&mut settings.robot_endpoint, &table::ROBOT_ENDPOINT, "password"),
     ] {
         if refuses(&endpoint.value, &endpoint.source, secret) {
             endpoint.value = row.default.unwrap_or_default().to_owned();
@@ -207,16 +199,10 @@ fn robot_problem(
 ) -> Option<Problem> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
     let (missing, [name, file], there) = match (user, password) {
-        (Some(_), None) => (
-            &table::ROBOT_PASSWORD,
-            [ROBOT_PASSWORD, ROBOT_PASSWORD_FILE],
-            ROBOT_USER,
-        ),
-        (None, Some(_)) => (
-            &table::ROBOT_USER,
-            [ROBOT_USER, ROBOT_USER_FILE],
-            ROBOT_PASSWORD,
-        ),
+        (Some(_), None) => {
+            (&table::ROBOT_PASSWORD, [ROBOT_PASSWORD, ROBOT_PASSWORD_FILE], ROBOT_USER)
+        }
+        (None, Some(_)) => (&table::ROBOT_USER, [ROBOT_USER, ROBOT_USER_FILE], ROBOT_PASSWORD),
         _ => return None,
     };
     let is_wrong = problems.iter().any(|problem| problem.is_about(missing));

@@ -121,10 +121,7 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ID|NAME", "cluster-network"),
     ("LOCATION", "fsn1"),
     ("NAMESPACE", "shop"),
-    (
-        "NAMESPACE/deployment/NAME",
-        "kube-system/deployment/ccm-from-scratch",
-    ),
+    ("NAMESPACE/deployment/NAME", "kube-system/deployment/ccm-from-scratch"),
     ("PREFIX", "node.example.com/"),
     ("SELECTOR", "app=web"),
     ("TYPE", "lb11"),

@@ -41,9 +41,8 @@ const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// Those that plan load balancers.
-const WITH_LOAD_BALANCERS: &[Command] = &[
-    Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint,
-];
+const WITH_LOAD_BALANCERS: &[Command] =
+    &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint];
 
 /// Those that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
@@ -64,10 +63,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
 /// What a row leaves out. A row that is called after its variable need not name the variable again.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
-        Setting {
-            variables: &[Value(variables::$name)],
-            ..Setting::of($group, $commands)
-        }
+        Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
     };
     (flag $name:ident $group:expr, $commands:expr) => {
         Setting::of($group, $commands)
@@ -795,11 +791,7 @@ mod tests {
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
             let boolean = setting.kind == Kind::Boolean;
             let is_flag = !setting.flags.is_empty();
-            assert!(
-                !boolean || !is_flag || setting.default.is_some(),
-                "{}",
-                setting.name()
-            );
+            assert!(!boolean || !is_flag || setting.default.is_some(), "{}", setting.name());
         }
     }
 }

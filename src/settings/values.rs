@@ -280,11 +280,7 @@ impl WorkloadName {
             [_, _, _] => return Err("use deployment or daemonset between the slashes".to_owned()),
             _ => return Err(SETTINGS_FROM_FORM.to_owned()),
         };
-        Ok(Some(WorkloadName {
-            namespace: namespace.to_owned(),
-            kind,
-            name: name.to_owned(),
-        }))
+        Ok(Some(WorkloadName { namespace: namespace.to_owned(), kind, name: name.to_owned() }))
     }
 }
 
@@ -362,14 +358,8 @@ mod tests {
     #[test]
     fn an_unknown_name_names_the_nearest() {
         for (text, message) in [
-            (
-                "cloud-nod",
-                "no controller is called \"cloud-nod\"; did you mean cloud-node?",
-            ),
-            (
-                "*,-rotue",
-                "no controller is called \"rotue\"; did you mean route?",
-            ),
+            ("cloud-nod", "no controller is called \"cloud-nod\"; did you mean cloud-node?"),
+            ("*,-rotue", "no controller is called \"rotue\"; did you mean route?"),
             (
                 "gardener",
                 "no controller is called \"gardener\"; they are cloud-node, \
@@ -384,21 +374,12 @@ mod tests {
     #[test]
     fn a_base_url_loses_only_its_last_slashes() {
         for (text, url) in [
-            (
-                "https://api.hetzner.cloud/v1",
-                "https://api.hetzner.cloud/v1",
-            ),
-            (
-                "https://api.hetzner.cloud/v1//",
-                "https://api.hetzner.cloud/v1",
-            ),
+            ("https://api.hetzner.cloud/v1", "https://api.hetzner.cloud/v1"),
+            ("https://api.hetzner.cloud/v1//", "https://api.hetzner.cloud/v1"),
             ("HTTP://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("http://[::1]:8080/", "http://[::1]:8080"),
             ("https://[fd00::1]", "https://[fd00::1]"),
-            (
-                "https://host.example/k8s/clusters/c-1",
-                "https://host.example/k8s/clusters/c-1",
-            ),
+            ("https://host.example/k8s/clusters/c-1", "https://host.example/k8s/clusters/c-1"),
         ] {
             assert_eq!(base_url(text), Ok(url.to_owned()), "{text}");
         }
@@ -407,38 +388,20 @@ mod tests {
     #[test]
     fn refuses_everything_else() {
         for (text, message) in [
-            (
-                "api.hetzner.cloud/v1",
-                "write a whole URL, e.g. https://api.example.com",
-            ),
+            ("api.hetzner.cloud/v1", "write a whole URL, e.g. https://api.example.com"),
             ("ftp://host", "use http:// or https://"),
             ("https://", "the host is missing"),
             ("https:///v1", "the host is missing"),
             ("https://:443", "the host is missing"),
-            (
-                "https://host/v1?a=b",
-                "a base URL has no query and no fragment",
-            ),
-            (
-                "https://host#top",
-                "a base URL has no query and no fragment",
-            ),
-            (
-                "https://user:password@host",
-                "leave out the user name and password",
-            ),
+            ("https://host/v1?a=b", "a base URL has no query and no fragment"),
+            ("https://host#top", "a base URL has no query and no fragment"),
+            ("https://user:password@host", "leave out the user name and password"),
             ("https://host:0", "the port is a number from 1 to 65535"),
             ("https://host:65536", "the port is a number from 1 to 65535"),
             ("https://[::1]443", "the port is a number from 1 to 65535"),
             ("https://[::g]", "what is in [ ] is no IPv6 address"),
-            (
-                "https://ho%20st",
-                "the host has characters that no host name has",
-            ),
-            (
-                "https://ho st",
-                "a URL has no white space and only ASCII characters",
-            ),
+            ("https://ho%20st", "the host has characters that no host name has"),
+            ("https://ho st", "a URL has no white space and only ASCII characters"),
         ] {
             assert_eq!(base_url(text), Err(message), "{text}");
         }

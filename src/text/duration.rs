@@ -25,10 +25,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// The same for the interval of polls, which has a shortest value.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        interval if interval < SHORTEST_INTERVAL => Err(format!(
-            "must be {}ms or longer",
-            SHORTEST_INTERVAL.as_millis()
-        )),
+        interval if interval < SHORTEST_INTERVAL => {
+            Err(format!("must be {}ms or longer", SHORTEST_INTERVAL.as_millis()))
+        }
         interval => Ok(interval),
     }
 }
@@ -54,18 +53,10 @@ pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String>
 
 /// Whole seconds as Go writes them, without units that are zero: `50m`, `1h30m`.
 pub fn shown_duration(seconds: u64) -> String {
-    let parts = [
-        (seconds / 3600, 'h'),
-        (seconds / 60 % 60, 'm'),
-        (seconds % 60, 's'),
-    ];
+    let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let text: String = parts.map(|(count, unit)| format!("{count}{unit}")).collect();
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 fn nanoseconds(text: &str) -> Result<u128, String> {
@@ -78,11 +69,7 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
         sum = part.saturating_add(sum);
         rest = after;
     }
-    if sum > MAX_NANOSECONDS {
-        Err(too_long())
-    } else {
-        Ok(sum)
-    }
+    if sum > MAX_NANOSECONDS { Err(too_long()) } else { Ok(sum) }
 }
 
 /// One number with its unit, in nanoseconds (parts of one cut off), and what follows it.
@@ -124,9 +111,7 @@ fn unit(name: &str) -> Result<u128, String> {
         "h" => 3_600_000_000_000,
         "" => return Err("a duration needs a unit, e.g. 5s or 1m30s".to_owned()),
         _ => {
-            return Err(format!(
-                "{name:?} is no unit of time; use h, m, s, ms, us or ns"
-            ));
+            return Err(format!("{name:?} is no unit of time; use h, m, s, ms, us or ns"));
         }
     })
 }
@@ -159,24 +144,15 @@ mod tests {
             ("30s1h", 3_630_000_000_000),
             ("9223372036854775807ns", 9_223_372_036_854_775_807),
         ] {
-            assert_eq!(
-                duration(text),
-                Ok(Duration::from_nanos(nanoseconds)),
-                "{text}"
-            );
+            assert_eq!(duration(text), Ok(Duration::from_nanos(nanoseconds)), "{text}");
         }
     }
 
     #[test]
     fn is_shown_as_it_is_written() {
-        for (seconds, text) in [
-            (0, "0s"),
-            (30, "30s"),
-            (300, "5m"),
-            (3000, "50m"),
-            (5405, "1h30m5s"),
-            (7200, "2h"),
-        ] {
+        for (seconds, text) in
+            [(0, "0s"), (30, "30s"), (300, "5m"), (3000, "50m"), (5405, "1h30m5s"), (7200, "2h")]
+        {
             assert_eq!(shown_duration(seconds), text);
         }
     }
@@ -191,16 +167,10 @@ mod tests {
             (".s", "not a duration; write e.g. 5s or 1m30s"),
             ("soon", "not a duration; write e.g. 5s or 1m30s"),
             ("5d", "\"d\" is no unit of time; use h, m, s, ms, us or ns"),
-            (
-                "5 s",
-                "\" s\" is no unit of time; use h, m, s, ms, us or ns",
-            ),
+            ("5 s", "\" s\" is no unit of time; use h, m, s, ms, us or ns"),
             ("-5s", "must not be negative"),
             ("9223372036854775808ns", "longer than 292 years"),
-            (
-                "99999999999999999999999999999999999999999h",
-                "longer than 292 years",
-            ),
+            ("99999999999999999999999999999999999999999h", "longer than 292 years"),
             ("99999999999999999999h", "longer than 292 years"),
         ] {
             assert_eq!(duration(text), Err(message.to_owned()), "{text}");

@@ -115,10 +115,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             Some((key, word, values))
         });
         let Some((key, word @ ("in" | "notin"), values)) = parts else {
-            return Err(format!(
-                "{} is no set; write e.g. zone in (a,b)",
-                quoted(text)
-            ));
+            return Err(format!("{} is no set; write e.g. zone in (a,b)", quoted(text)));
         };
         let values = values.split(',').map(|text| value(text.trim()));
         let values = values.collect::<Result<_, String>>()?;
@@ -147,11 +144,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
 fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, String> {
     let key = key.trim();
     if is_label_key(key) {
-        Ok(Requirement {
-            key: key.to_owned(),
-            wanted,
-            is_negated,
-        })
+        Ok(Requirement { key: key.to_owned(), wanted, is_negated })
     } else {
         Err(format!("{} is no name of a label", quoted(key)))
     }

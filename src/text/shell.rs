@@ -44,10 +44,7 @@ mod tests {
         for (word, quoted) in [
             ("4711", "4711"),
             ("default/web", "default/web"),
-            (
-                "ccm-from-scratch/adopt=default.web",
-                "ccm-from-scratch/adopt=default.web",
-            ),
+            ("ccm-from-scratch/adopt=default.web", "ccm-from-scratch/adopt=default.web"),
             ("--auto-delete=false", "--auto-delete=false"),
             ("", "''"),
             ("=ls", "'=ls'"),
@@ -62,10 +59,7 @@ mod tests {
             let expected = format!("hcloud server describe {quoted}");
             assert_eq!(shell_command("hcloud server describe", &[&word]), expected);
         }
-        assert_eq!(
-            shell_command("kubectl -n", &[&"a", &"logs", &7]),
-            "kubectl -n a logs 7"
-        );
+        assert_eq!(shell_command("kubectl -n", &[&"a", &"logs", &7]), "kubectl -n a logs 7");
     }
 
     #[test]

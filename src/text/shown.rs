@@ -222,10 +222,7 @@ mod tests {
         assert_eq!(quoted("a\n\"b"), r#""a\n\"b""#);
         let long = "ä".repeat(QUOTED_AT_MOST);
         assert_eq!(quoted(&long), format!("\"{long}\""));
-        assert_eq!(
-            quoted(&format!("{long}!")),
-            format!("\"{long}\"… (601 bytes)")
-        );
+        assert_eq!(quoted(&format!("{long}!")), format!("\"{long}\"… (601 bytes)"));
     }
 
     #[test]
@@ -237,10 +234,7 @@ mod tests {
                 &["no server 7", "locked", "no server 12", "no server 3"],
                 "no server 7 (and 2 more like this); locked",
             ),
-            (
-                &["a", "b", "c", "d", "e", "f", "g"],
-                "a; b; c; d; e; and 2 more",
-            ),
+            (&["a", "b", "c", "d", "e", "f", "g"], "a; b; c; d; e; and 2 more"),
         ] {
             let messages: Vec<String> = messages.iter().map(|one| (*one).to_owned()).collect();
             assert_eq!(reported_once(&messages, str::to_owned), expected);

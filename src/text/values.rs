@@ -142,10 +142,7 @@ mod tests {
             ("[fd00::1]:80", Ok(("fd00::1", Some(80)))),
             ("", Err("the host is missing")),
             (":443", Err("the host is missing")),
-            (
-                "ho%20st",
-                Err("the host has characters that no host name has"),
-            ),
+            ("ho%20st", Err("the host has characters that no host name has")),
             ("[::g]", Err("what is in [ ] is no IPv6 address")),
             ("[::1", Err("what is in [ ] is no IPv6 address")),
             ("[::1]443", Err("the port is a number from 1 to 65535")),

@@ -46,12 +46,7 @@ impl Figure {
     }
 
     fn new(name: impl Into<String>, unit: Unit, measured: f64) -> Figure {
-        Figure {
-            name: name.into(),
-            unit,
-            measured,
-            at_most: None,
-        }
+        Figure { name: name.into(), unit, measured, at_most: None }
     }
 
     /// In the unit of the figure.

@@ -103,10 +103,7 @@ pub fn hour(sandbox: &Sandbox, daemon: &Daemon, change: impl FnOnce()) -> Hour {
     let (cpu, elapsed) = (daemon.cpu() - cpu, begun.elapsed());
     let calls = sandbox.calls().calls_since(mark);
     let within = |call: &Call| call.started.duration_since(begun) < elapsed;
-    Hour {
-        calls: calls.into_iter().filter(within).collect(),
-        cpu,
-    }
+    Hour { calls: calls.into_iter().filter(within).collect(), cpu }
 }
 
 fn after_a_refresh(sandbox: &Sandbox) {

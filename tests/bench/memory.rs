@@ -115,9 +115,7 @@ fn wait_for_looks(sandbox: &Sandbox) {
     let is_look = |call: &Call| {
         call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
     };
-    wait_at_most(PATIENCE, "more looks at all of them", || {
-        sandbox.calls().count(is_look) >= 5
-    });
+    wait_at_most(PATIENCE, "more looks at all of them", || sandbox.calls().count(is_look) >= 5);
 }
 
 fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
@@ -134,9 +132,7 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
         true => sandbox.has_address(&name(n)),
         false => daemon.log().contains(&format!("/{}: its annotations", name(n))),
     };
-    wait_at_most(PATIENCE, "what comes of all of them", || {
-        (1..=LARGE_SERVICES).all(is_done)
-    });
+    wait_at_most(PATIENCE, "what comes of all of them", || (1..=LARGE_SERVICES).all(is_done));
     wait_for_looks(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
     let title = format!("peak memory, {LARGE_SERVICES} Services with {each} each");
@@ -155,9 +151,7 @@ fn of_many() -> Figure {
     let hetzner = || sandbox.calls().count(|call| call.half == Half::Hetzner);
     let before = hetzner();
     let pages = MANY.div_ceil(50);
-    wait_at_most(PATIENCE, "a refresh of them all", || {
-        hetzner() >= before + pages
-    });
+    wait_at_most(PATIENCE, "a refresh of them all", || hetzner() >= before + pages);
     let (peak_kb, _) = daemon.memory_kb();
     Figure::bytes("peak memory, 5,000 nodes and servers", peak_kb * 1024).at_most(MEMORY_OF_MANY_MB)
 }

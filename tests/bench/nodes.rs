@@ -57,25 +57,17 @@ fn registered_to_initialised() -> Figure {
     first_look(&sandbox);
     let longest = (1..=MOMENTS).map(|moment| {
         let name = format!("worker-{moment}");
-        let server = ServerSpec {
-            name: name.clone(),
-            ..ServerSpec::default()
-        };
+        let server = ServerSpec { name: name.clone(), ..ServerSpec::default() };
         // Not hope: another moment of the interval is what is measured.
         std::thread::sleep(interval / MOMENTS * moment);
         let begun = Instant::now();
         sandbox.join(server);
-        wait_until("an initialised node", || {
-            is_initialised(&sandbox.node(&name))
-        });
+        wait_until("an initialised node", || is_initialised(&sandbox.node(&name)));
         begun.elapsed()
     });
     let limit = interval.as_secs_f64() + INITIALISED_SECONDS;
-    Figure::seconds(
-        "registered to initialised, interval 1 s",
-        longest.max().unwrap_or_default(),
-    )
-    .at_most(limit)
+    Figure::seconds("registered to initialised, interval 1 s", longest.max().unwrap_or_default())
+        .at_most(limit)
 }
 
 /// The time that 1,000 nodes need with the default of `--concurrent-node-syncs`, as a part of what one writer needs.
@@ -91,24 +83,15 @@ fn beside_one_writer() -> [Figure; 2] {
     };
     let (all, one) = (time(&[]), time(&["--concurrent-node-syncs=1"]));
     let title = |what: &str| format!("1000 nodes at once, a write takes 5 ms: {what}");
-    let part = Figure::percent(
-        title("of that"),
-        all.as_millis() as usize,
-        one.as_millis() as usize,
-    );
-    [
-        Figure::seconds(title("one writer"), one),
-        part.at_most(PERCENT_OF_ONE_WRITER),
-    ]
+    let part =
+        Figure::percent(title("of that"), all.as_millis() as usize, one.as_millis() as usize);
+    [Figure::seconds(title("one writer"), one), part.at_most(PERCENT_OF_ONE_WRITER)]
 }
 
 /// So many servers, whose nodes do not exist yet.
 fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
     let sandbox = builder().nodes(0).node_bytes(NODE_BYTES).heartbeats(false).start();
-    let server = |n: usize| ServerSpec {
-        name: format!("worker-{n}"),
-        ..ServerSpec::default()
-    };
+    let server = |n: usize| ServerSpec { name: format!("worker-{n}"), ..ServerSpec::default() };
     let ids: Vec<u64> =
         (1..=nodes).map(|n| sandbox.cloud().create_server(sandbox.project(), server(n))).collect();
     (sandbox, ids)
@@ -123,9 +106,7 @@ fn registered(sandbox: &Sandbox, ids: &[u64], args: &[&str]) -> (Daemon, Duratio
     let begun = Instant::now();
     sandbox.register_nodes_of(ids);
     let registering = begun.elapsed();
-    wait_at_most(PATIENCE, "all nodes", || {
-        sandbox.calls().count(is_commit) == ids.len()
-    });
+    wait_at_most(PATIENCE, "all nodes", || sandbox.calls().count(is_commit) == ids.len());
     (daemon, begun.elapsed(), registering)
 }
 
@@ -171,9 +152,7 @@ fn address(daemon: &Daemon) -> Option<String> {
 }
 
 fn first_look(sandbox: &Sandbox) {
-    wait_until("the first look", || {
-        sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0
-    });
+    wait_until("the first look", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
 }
 
 /// The write that ends a node's initialisation.

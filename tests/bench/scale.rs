@@ -67,9 +67,7 @@ fn start() -> Vec<Figure> {
     let sandbox = cluster(1.0);
     let begun = Instant::now();
     let daemon = Daemon::start(&real_time(&sandbox), &[]);
-    wait("all nodes", || {
-        sandbox.calls().count(is_initialisation) >= NODES
-    });
+    wait("all nodes", || sandbox.calls().count(is_initialisation) >= NODES);
     let nodes = begun.elapsed();
     let calls_for_nodes = hetzner(&sandbox, 0).len();
     let (mark, begun) = (sandbox.calls().mark(), Instant::now());
@@ -140,24 +138,14 @@ impl World {
                 .at_most(REFRESH_CALLS as f64),
             Figure::count("  for servers", of("/v1/servers")),
             Figure::count("  for load balancers", of("/v1/load_balancers")),
-            Figure::count(
-                format!("  polls of the nodes ({LOOKS} in a real hour)"),
-                hour.looks(),
-            ),
-            Figure::bytes(
-                "  read from Kubernetes",
-                of_kubernetes.sum::<usize>() as u64,
-            ),
+            Figure::count(format!("  polls of the nodes ({LOOKS} in a real hour)"), hour.looks()),
+            Figure::bytes("  read from Kubernetes", of_kubernetes.sum::<usize>() as u64),
             Figure::seconds("  processor time", cpu).at_most(CPU_SECONDS),
         ]
     }
 
     fn hour(&self) -> hour::Hour {
-        let (mark, cpu, begun) = (
-            self.sandbox.calls().mark(),
-            self.daemon.cpu(),
-            Instant::now(),
-        );
+        let (mark, cpu, begun) = (self.sandbox.calls().mark(), self.daemon.cpu(), Instant::now());
         thread::sleep(Duration::from_secs(3600).mul_f64(SCALE));
         let (cpu, elapsed) = (self.daemon.cpu() - cpu, begun.elapsed());
         let mut calls = self.sandbox.calls().calls_since(mark);
@@ -320,10 +308,7 @@ fn name(n: usize) -> String {
 }
 
 fn join(sandbox: &Sandbox, name: &str, is_edge: bool) {
-    let spec = ServerSpec {
-        name: name.to_owned(),
-        ..ServerSpec::default()
-    };
+    let spec = ServerSpec { name: name.to_owned(), ..ServerSpec::default() };
     let id = sandbox.cloud().create_server(sandbox.project(), spec);
     let pool = if is_edge { "edge" } else { "inner" };
     sandbox.register_node(NodeSpec {
@@ -337,11 +322,7 @@ fn join(sandbox: &Sandbox, name: &str, is_edge: bool) {
 
 fn create_services(sandbox: &Sandbox) {
     for n in 1..=SERVICES {
-        let annotations = [
-            ("location", "fsn1"),
-            ("type", "lb11"),
-            ("node-selector", "pool=edge"),
-        ];
+        let annotations = [("location", "fsn1"), ("type", "lb11"), ("node-selector", "pool=edge")];
         sandbox.create(&format!("lb-{n}"), &annotations, &[80, 443]);
     }
 }

@@ -45,15 +45,9 @@ pub fn all() -> Vec<Figure> {
         figure("GET of a node", &|n| {
             kubernetes.get(&named(n), vec![], "application/json");
         }),
-        figure("PATCH of a node", &|n| {
-            kubernetes.patch(&named(n), patch(n))
-        }),
-        figure("page of 50 servers", &|n| {
-            cloud.get("/v1/servers", page(n), "*/*")
-        }),
-        figure("heartbeats of all machines", &|_| {
-            sandbox.kubelets().heartbeat()
-        }),
+        figure("PATCH of a node", &|n| kubernetes.patch(&named(n), patch(n))),
+        figure("page of 50 servers", &|n| cloud.get("/v1/servers", page(n), "*/*")),
+        figure("heartbeats of all machines", &|_| sandbox.kubelets().heartbeat()),
         Figure::bytes(title("peak memory"), peak_bytes()).at_most(MEMORY_MB),
     ]
 }
@@ -66,17 +60,11 @@ struct Caller {
 
 impl Caller {
     fn kubernetes(sandbox: &Sandbox) -> Caller {
-        Caller {
-            half: sandbox.cluster().clone(),
-            token: sandbox.account("admin").unwrap().token,
-        }
+        Caller { half: sandbox.cluster().clone(), token: sandbox.account("admin").unwrap().token }
     }
 
     fn cloud(sandbox: &Sandbox) -> Caller {
-        Caller {
-            half: sandbox.cloud().clone(),
-            token: sandbox.projects().token.clone(),
-        }
+        Caller { half: sandbox.cloud().clone(), token: sandbox.projects().token.clone() }
     }
 
     fn get(&self, path: &str, query: Vec<(&str, String)>, accept: &str) {

@@ -51,9 +51,7 @@ pub fn all() -> Vec<Figure> {
         create_of_tenant(&sandbox, n);
     }
     let initialised = new_node(&sandbox);
-    wait_at_most(PATIENCE, "a first plan of each Service", || {
-        watch.pending() == Some(GROUPS)
-    });
+    wait_at_most(PATIENCE, "a first plan of each Service", || watch.pending() == Some(GROUPS));
     let mark = Instant::now();
     sandbox.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["example.com/new"] = json!("label");
@@ -94,9 +92,7 @@ fn create_of_tenant(sandbox: &Sandbox, n: usize) {
 fn new_node(sandbox: &Sandbox) -> Duration {
     let begun = Instant::now();
     sandbox.join_node("late");
-    wait_at_most(PATIENCE, "an initialised node", || {
-        is_initialised(&sandbox.node("late"))
-    });
+    wait_at_most(PATIENCE, "an initialised node", || is_initialised(&sandbox.node("late")));
     begun.elapsed()
 }
 
@@ -163,11 +159,7 @@ impl Watch {
             }
             seen
         });
-        Watch {
-            url,
-            is_over,
-            thread,
-        }
+        Watch { url, is_over, thread }
     }
 
     /// Services that have no address yet, as the last tick saw it.

@@ -31,10 +31,7 @@ struct Counter {
 
 impl Counter {
     fn new(at_most: usize) -> Arc<Counter> {
-        Arc::new(Counter {
-            passed: AtomicUsize::new(0),
-            at_most,
-        })
+        Arc::new(Counter { passed: AtomicUsize::new(0), at_most })
     }
 
     fn passed(&self) -> usize {
@@ -44,10 +41,7 @@ impl Counter {
 
 impl Gate for Counter {
     fn pass(&self, what: &str) -> Result<(), Refused> {
-        assert!(
-            what.starts_with("PATCH /api/v1/nodes/") || what.starts_with("POST /"),
-            "{what}"
-        );
+        assert!(what.starts_with("PATCH /api/v1/nodes/") || what.starts_with("POST /"), "{what}");
         if self.passed() == self.at_most {
             return Err(Refused("the test says no".into()));
         }
@@ -134,10 +128,7 @@ fn a_write_is_sent_once_whatever_comes_back() {
         let gate = Counter::new(10);
         let client = kube_client_of(&sandbox, Arc::clone(&gate) as _);
         assert!(client.patch_node("worker-1", &patch()).is_err());
-        assert_eq!(
-            (gate.passed(), sandbox.calls().count(|call| call.is_write())),
-            (1, 1)
-        );
+        assert_eq!((gate.passed(), sandbox.calls().count(|call| call.is_write())), (1, 1));
     }
 }
 
@@ -241,11 +232,7 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
     sandbox.fault(Rule::new(Effect::before(expire)).when(continued));
     sandbox.calls().clear();
     let error = client.nodes(ReadFrom::Latest).unwrap_err();
-    assert!(
-        error.is_expired() && pages() == 3 * 2,
-        "{error}: {} pages",
-        pages()
-    );
+    assert!(error.is_expired() && pages() == 3 * 2, "{error}: {} pages", pages());
 }
 
 /// Before each page is asked for, servers are deleted and others made.
@@ -329,10 +316,7 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
 
     let moved = Response {
         status: 302,
-        headers: vec![(
-            "Location".into(),
-            format!("{}/servers", sandbox.hetzner_url()),
-        )],
+        headers: vec![("Location".into(), format!("{}/servers", sandbox.hetzner_url()))],
         body: Vec::new(),
     };
     sandbox.fault(Rule::new(Effect::Instead(moved)));

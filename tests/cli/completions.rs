@@ -244,10 +244,7 @@ fn other_shells_are_named() {
     for (words, told) in [
         ("completions", one),
         ("completions bash zsh", one),
-        (
-            "completions zhs",
-            "unknown shell \"zhs\"; did you mean zsh?\nSee ccm help.\n",
-        ),
+        ("completions zhs", "unknown shell \"zhs\"; did you mean zsh?\nSee ccm help.\n"),
         ("completions tcsh", "unknown shell \"tcsh\"; "),
     ] {
         let ran = ccm(&Vec::new(), &words.split(' ').collect::<Vec<_>>());

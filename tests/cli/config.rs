@@ -11,10 +11,7 @@ fn config(changes: &[(&str, &str)], words: &[&str]) -> Ran {
     let env: Env = with(vec![("HCLOUD_TOKEN".into(), TOKEN.into())], changes);
     let ran = ccm(&env, &[&["config"], words].concat());
     let printed = format!("{}{}", ran.stdout, ran.stderr);
-    assert!(
-        !printed.contains(TOKEN) && !printed.contains("pass-word"),
-        "{printed}"
-    );
+    assert!(!printed.contains(TOKEN) && !printed.contains("pass-word"), "{printed}");
     ran
 }
 
@@ -26,19 +23,10 @@ fn item<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn a_table_for_people() {
-    let flags = [
-        "--node-sync-interval=10s",
-        "--once",
-        "--controllers=*,-service",
-        "-v",
-        "4",
-    ];
+    let flags = ["--node-sync-interval=10s", "--once", "--controllers=*,-service", "-v", "4"];
     let env = [
         ("HCLOUD_NETWORK", " private "),
-        (
-            "HCLOUD_ENDPOINT",
-            "https://me:pass-word@example.com/v1?key=pass-word",
-        ),
+        ("HCLOUD_ENDPOINT", "https://me:pass-word@example.com/v1?key=pass-word"),
         ("HCLOUD_METRICS_ENABLED", "F"),
         ("ROBOT_ENABLED", ""),
         ("HCLOUD_SERVER_CACHE_MODE", "all"),
@@ -66,13 +54,7 @@ fn every_value_and_who_said_so() {
         ("HCLOUD_DEBUG", "t"),
         ("CCM_TEST_TIME_SCALE", "0.5"),
     ];
-    let flags = [
-        "-o",
-        "json",
-        "--leader-elect=0",
-        "--master",
-        "https://[fd00::1]:6443",
-    ];
+    let flags = ["-o", "json", "--leader-elect=0", "--master", "https://[fd00::1]:6443"];
     let ran = config(&env, &flags);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let document = ran.json();
@@ -162,10 +144,7 @@ fn periods_that_are_longer_in_a_large_project_say_so() {
     let noted = document["items"].as_array().unwrap().iter();
     let noted = noted.filter(|item| item["note"].is_string());
     let names: Vec<&str> = noted.map(|item| item["setting"].as_str().unwrap()).collect();
-    let expected = [
-        "node-status-update-frequency",
-        "load-balancer-resync-period",
-    ];
+    let expected = ["node-status-update-frequency", "load-balancer-resync-period"];
     assert_eq!(names, expected);
     let wide = config(&[], &["-o", "wide"]).stdout;
     let notes = wide.matches("200 calls an hour: see ccm status");

@@ -48,11 +48,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
     let worker = sandbox.node("worker-1");
     let expected = format!("hcloud://{}", server["id"]);
     assert_eq!(worker["spec"]["providerID"], expected);
-    let expected = [
-        "Hostname worker-1",
-        "ExternalIP 203.0.113.1",
-        "InternalIP 10.0.0.2",
-    ];
+    let expected = ["Hostname worker-1", "ExternalIP 203.0.113.1", "InternalIP 10.0.0.2"];
     assert_eq!(addresses(&worker), expected);
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "cx22"),
@@ -116,10 +112,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     assert_eq!(balancer["name"], name);
     assert_eq!(balancer["location"]["name"], "nbg1");
     let targets = balancer["targets"].as_array().unwrap();
-    assert!(
-        targets.iter().all(|one| one["use_private_ip"] == true),
-        "{targets:#?}"
-    );
+    assert!(targets.iter().all(|one| one["use_private_ip"] == true), "{targets:#?}");
     let public = &balancer["public_net"];
     let ingress = made["status"]["loadBalancer"]["ingress"].as_array().unwrap();
     let addresses: Vec<&serde_json::Value> = ingress.iter().map(|one| &one["ip"]).collect();
@@ -149,10 +142,7 @@ fn called_by_the_name_of_its_binary_it_is_that_one() {
         (&["run", "--once"], "hcloud://"),
         (&["--once", "--cloud-provider=hcloud"], "hcloud://"),
         // What is said wins.
-        (
-            &["--once", "--cloud-provider=ccm-from-scratch"],
-            "ccm-from-scratch://",
-        ),
+        (&["--once", "--cloud-provider=ccm-from-scratch"], "ccm-from-scratch://"),
     ] {
         let sandbox = common::quiet(1);
         common::under_its_role(&sandbox);

@@ -206,19 +206,12 @@ fn answers_of_something_else() {
             }
             Half::Kubernetes => {
                 let call = format!("GET KUBERNETES/api/v1/nodes: {why}");
-                (
-                    format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"),
-                    call,
-                )
+                (format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"), call)
             }
             Half::Robot => unreachable!("no case"),
         };
         let once = format!("ERROR cloud-node-controller: {once}");
-        check(
-            &sandbox,
-            &env,
-            &[(LIST, &[], 1, &list), (ONCE, &[], 1, &once)],
-        );
+        check(&sandbox, &env, &[(LIST, &[], 1, &list), (ONCE, &[], 1, &once)]);
         sandbox.faults().remove(rule);
     }
 }
@@ -288,18 +281,12 @@ fn what_a_role_does_not_allow() {
         (&["run", "--leader-elect=false", "--controllers=cloud-node"], &[], 1, &logged),
     ]);
     check(&sandbox, &env_of("reader"), &[(OWN, &[], 0, "")]);
-    let ran = ccm(
-        &env_of("reader"),
-        &["node", "sync", "worker-2", "--own-settings"],
-    );
+    let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2", "--own-settings"]);
     let expected = "! node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
                     User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
                     (403 Forbidden); give this user a role that allows it\n";
     let told = complaints(&sandbox, &ran.stdout);
-    assert!(
-        ran.code == 1 && told.starts_with(expected) && told.ends_with(" 1 failed"),
-        "{ran:?}"
-    );
+    assert!(ran.code == 1 && told.starts_with(expected) && told.ends_with(" 1 failed"), "{ran:?}");
 }
 
 #[test]
@@ -310,13 +297,7 @@ fn tokens_of_others() {
     let read_only = with(env.clone(), &[("HCLOUD_TOKEN", &projects.read_only_token)]);
     ccm(&read_only, &["node", "sync", "worker-1"]).with_code(0);
     let before = sandbox.nodes();
-    let foreign = with(
-        env,
-        &[
-            ("HCLOUD_TOKEN", &projects.foreign_token),
-            ("HCLOUD_NETWORK", ""),
-        ],
-    );
+    let foreign = with(env, &[("HCLOUD_TOKEN", &projects.foreign_token), ("HCLOUD_NETWORK", "")]);
     let codes = [LIST, ONCE, &["node", "sync"]].map(|words| ccm(&foreign, words).code);
     assert_eq!(codes, [0, 1, 1]);
     let log = ccm(&foreign, ONCE).stderr;
@@ -351,11 +332,7 @@ fn a_daemon_waits_for_what_is_unreachable() {
         // At -v=4 each failed call is a line: so it is seen that many ticks have failed.
         let daemon = Daemon::start(
             &env(&sandbox),
-            &[
-                "-v=4",
-                "--node-status-update-frequency=1s",
-                "--leader-elect=false",
-            ],
+            &["-v=4", "--node-status-update-frequency=1s", "--leader-elect=false"],
         );
         let failed = || daemon.log().matches("DEBUG GET").count();
         let warnings = || daemon.log().lines().filter(|line| line.contains(" WARN ")).count();
@@ -369,9 +346,7 @@ fn a_daemon_waits_for_what_is_unreachable() {
         wait_until("the next outage", || warnings() == 2);
         wait_until("ten more failed calls", || failed() >= before + 10);
         sandbox.resume(half).unwrap();
-        wait_until("its end", || {
-            daemon.log().matches("both APIs answer again").count() == 2
-        });
+        wait_until("its end", || daemon.log().matches("both APIs answer again").count() == 2);
         daemon.signal("-TERM");
         assert_eq!(daemon.ended().code(), Some(0));
         assert_eq!(warnings(), 2, "{}", daemon.log());
@@ -399,10 +374,7 @@ fn output_that_nobody_takes() {
         command.args(LIST).env_clear().envs(env(&sandbox)).stdout(stdout).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let output = child.wait_with_output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -80,19 +80,9 @@ fn groups_and_external_ones_are_shown() {
     sandbox.annotate("default/edge", "type", Some("lb21"));
     sandbox.annotate("default/web", "share", None);
     sandbox.annotate("default/web", "location", Some("fsn1"));
-    create(
-        &sandbox,
-        "shop/both",
-        &[1],
-        &[EDGE, ("external", "terraform")],
-    );
+    create(&sandbox, "shop/both", &[1], &[EDGE, ("external", "terraform")]);
     create(&sandbox, "shop/bad", &[2], &[("share", "Edge_1")]);
-    create(
-        &sandbox,
-        "default/refused",
-        &[3],
-        &[("external", "terraform")],
-    );
+    create(&sandbox, "default/refused", &[3], &[("external", "terraform")]);
     create(&sandbox, "default/none", &[4], &[("external", "4711")]);
     create(&sandbox, "default/guest", &[5], &[("share", "shop/none")]);
     see(&["lb", "list"]);
@@ -122,11 +112,8 @@ fn groups_and_external_ones_are_shown() {
         let owner = |one: &Value| (one["port"].as_u64().unwrap(), one["service"].clone());
         ports.map(owner).collect()
     };
-    let shared = [
-        (80, json!("default/edge")),
-        (443, json!("default/web")),
-        (8443, json!("shop/api")),
-    ];
+    let shared =
+        [(80, json!("default/edge")), (443, json!("default/web")), (8443, json!("shop/api"))];
     assert_eq!(owners("api"), shared);
     let expected = [(6443, Value::Null), (1883, json!("shop/mqtt"))];
     assert_eq!(owners("mqtt"), expected);
@@ -164,12 +151,7 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
     sandbox.create_balancer("terraform", &its_own);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/late", &[80], &[EDGE]);
-    create(
-        &sandbox,
-        "default/refused",
-        &[6443],
-        &[("external", "terraform")],
-    );
+    create(&sandbox, "default/refused", &[6443], &[("external", "terraform")]);
     sandbox.ccm(&["lb", "sync"]).with_code(0);
     let list = sandbox.ccm(&["lb", "list"]).stdout;
     let cells = |name: &str| {

@@ -17,9 +17,7 @@ fn cluster() -> (Sandbox, Env) {
     ccm(&env, &["node", "sync"]).with_code(0);
     sandbox.create("web", &[("name", "front")], &[80]);
     sandbox.create("api", &[], &[80, 81]);
-    sandbox.edit("api", |one| {
-        one["metadata"]["labels"] = json!({ "app": "api" })
-    });
+    sandbox.edit("api", |one| one["metadata"]["labels"] = json!({ "app": "api" }));
     let kubernetes = sandbox.cluster();
     sandbox.create_namespace("shop");
     let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
@@ -93,12 +91,8 @@ fn a_service_is_named_in_many_ways() {
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
     // Also what is written to: this one and no other.
-    sandbox.edit("api", |one| {
-        one["spec"]["ports"][0]["nodePort"] = json!(31000)
-    });
-    sandbox.edit("web", |one| {
-        one["spec"]["ports"][0]["nodePort"] = json!(31001)
-    });
+    sandbox.edit("api", |one| one["spec"]["ports"][0]["nodePort"] = json!(31000));
+    sandbox.edit("web", |one| one["spec"]["ports"][0]["nodePort"] = json!(31001));
     let ran = ccm(&env, &["lb", "sync", &id]).with_code(0);
     assert!(
         ran.stdout.contains("service/default/web") && !ran.stdout.contains("service/default/api"),
@@ -114,14 +108,7 @@ fn a_node_is_named_in_many_ways() {
     let id = server["id"].to_string();
     let ipv4 = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
     let private = server["private_net"][0]["ip"].as_str().unwrap();
-    for word in [
-        name,
-        &format!("node/{name}"),
-        &format!("no/{name}"),
-        &id,
-        ipv4,
-        private,
-    ] {
+    for word in [name, &format!("node/{name}"), &format!("no/{name}"), &id, ipv4, private] {
         let ran = ccm(&env, &["node", "inspect", "-o", "json", word]);
         assert_eq!(ran.code, 0, "{word}: {}", ran.stderr);
         assert_eq!(ran.json()["items"][0]["object"]["name"], name, "{word}");
@@ -252,10 +239,7 @@ fn names_are_completed() {
         ("lb inspect sh", "shop/web"),
         ("lb inspect w", "web"),
         ("lb inspect -n default ", "default/api default/web api web"),
-        (
-            "lb inspect svc/",
-            "svc/default/api svc/default/web svc/shop/web svc/web",
-        ),
+        ("lb inspect svc/", "svc/default/api svc/default/web svc/shop/web svc/web"),
         ("lb sync service/s", "service/shop/web"),
         ("lb sync default/web sh", "shop/web"),
         ("lb adopt 4711 sh", "shop/web"),
@@ -280,15 +264,8 @@ fn names_are_completed() {
     sandbox.fault(Rule::new(Effect::Slow(Duration::from_secs(60))).half(Half::Kubernetes));
     let begun = Instant::now();
     let ran = ccm(&env, &["completions", "--", "lb", "inspect", ""]);
-    assert!(
-        ran.stdout.contains("--context") && ran.stderr.is_empty(),
-        "{ran:?}"
-    );
-    assert!(
-        begun.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(ran.stdout.contains("--context") && ran.stderr.is_empty(), "{ran:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -318,10 +295,7 @@ fn called_by_kubectl_help_says_so() {
         command.args(words).env("COLUMNS", variable.to_string());
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
-        assert!(
-            widest <= columns && widest + 12 > columns,
-            "{widest}: {text}"
-        );
+        assert!(widest <= columns && widest + 12 > columns, "{widest}: {text}");
         let usage =
             text.lines().find(|line| line.starts_with("  ") && line.contains("ccm ")).unwrap();
         assert!(usage.starts_with("  kubectl ccm "), "{words:?}: {usage}");
@@ -337,10 +311,7 @@ fn flags_without_a_command() {
     // `script` has no terminal for its own stdin, and gives the program one.
     if let Some(shown) = common::at_terminal(&env, &["--context", "ccm"]) {
         assert!(shown.contains("Usage:\n  ccm run"), "{shown}");
-        contains(
-            &shown,
-            "ccm: --context needs a command, e.g. ccm node list --context …",
-        );
+        contains(&shown, "ccm: --context needs a command, e.g. ccm node list --context …");
     }
     ccm(&env, &["--leader-elect=false", "--once"]).with_code(0);
 }

@@ -42,9 +42,7 @@ fn orphans(sandbox: &Sandbox) {
         });
         let spec = json!({ "labels": labels });
         let id = sandbox.create_balancer(name, &spec);
-        sandbox.edit_balancer(id, |one| {
-            one["protection"]["delete"] = json!(name == "kept")
-        });
+        sandbox.edit_balancer(id, |one| one["protection"]["delete"] = json!(name == "kept"));
     }
 }
 
@@ -94,11 +92,7 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
     sandbox.create_balancer("taken", &json!({ "labels": labels }));
     for (name, annotations, ports) in [
         ("new", &[fsn1][..], &[80, 443][..]),
-        (
-            "a-name-that-its-owner-thought-about-for-long",
-            &[fsn1],
-            &[80],
-        ),
+        ("a-name-that-its-owner-thought-about-for-long", &[fsn1], &[80]),
         ("taken", &[("name", "taken")], &[80]),
         ("bad-value", &[("protocol", "smtp")], &[80]),
         ("bad-type", &[fsn1, ("type", "lb99")], &[80]),
@@ -196,10 +190,7 @@ fn lb_sync() {
     let json = ["lb", "sync", "default/new", "--dry-run", "-o", "json"];
     snapshot("lb-sync-dry-run.json", &seen(&sandbox, &json));
     assert_eq!(services(&sandbox), before, "nothing was written");
-    text += &seen_all(
-        &sandbox,
-        &["lb sync default/new default/web", "lb sync default/new"],
-    );
+    text += &seen_all(&sandbox, &["lb sync default/new default/web", "lb sync default/new"]);
     let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
     // The first health checks of a new one may be over or not.
     let checked = seen(&sandbox, &yaml).replace("status: unknown", "status: healthy");
@@ -266,19 +257,13 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         let mut lines = list.stdout.lines();
         lines.find(|line| line.starts_with(&format!("default/{name} "))).unwrap()
     };
-    assert!(
-        line("web").ends_with(" 25/25    MaxTargetsReached"),
-        "{list:?}"
-    );
+    assert!(line("web").ends_with(" 25/25    MaxTargetsReached"), "{list:?}");
     assert!(line("small").ends_with("-"), "{list:?}");
     let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap().iter();
     let reasons: Vec<(&Value, &Value)> =
         items.map(|item| (&item["object"]["name"], &item["findings"][0]["reason"])).collect();
-    let expected = [
-        (&json!("small"), &Value::Null),
-        (&json!("web"), &json!("MaxTargetsReached")),
-    ];
+    let expected = [(&json!("small"), &Value::Null), (&json!("web"), &json!("MaxTargetsReached"))];
     assert_eq!(reasons, expected);
     let doctor = sandbox.ccm(&["doctor", "-o", "json"]).json();
     let mut checks = doctor["items"].as_array().unwrap().iter();

@@ -42,10 +42,7 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
     record(&sandbox, &now());
     let begun = Instant::now();
     sandbox.settle();
-    assert!(
-        begun.elapsed() > Duration::from_millis(1_400),
-        "watched it first"
-    );
+    assert!(begun.elapsed() > Duration::from_millis(1_400), "watched it first");
     assert!(all_initialised(&sandbox));
     assert_eq!(holder(&sandbox), "", "and handed it back");
 }

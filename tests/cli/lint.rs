@@ -73,10 +73,7 @@ const CASES: &[Case] = &[
 
 fn manifest(number: usize, case: &Case) -> Value {
     let (ports, annotations, spec, _) = case;
-    with_spec(
-        service(&format!("case-{number}"), annotations, ports),
-        &spec(),
-    )
+    with_spec(service(&format!("case-{number}"), annotations, ports), &spec())
 }
 
 fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
@@ -205,11 +202,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
             "{level}: &{level} [*{before},*{before},*{before},*{before},*{before},*{before}]\n"
         );
     }
-    let text = format!(
-        "a: &a {LONG}{}\nb: [{}]\n",
-        "x".repeat(1 << 20),
-        "*a,".repeat(1 << 10)
-    );
+    let text = format!("a: &a {LONG}{}\nb: [{}]\n", "x".repeat(1 << 20), "*a,".repeat(1 << 10));
     for (file, why) in [
         ("a: [", "did not find"),
         (large.as_str(), "the file is longer than 8 MiB"),
@@ -233,10 +226,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
     std::fs::write(&file, bad.to_string()).unwrap();
     let [folder, file] = [folder, file].map(|path: PathBuf| path.display().to_string());
     let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]).with_code(2);
-    assert!(
-        ran.stdout.starts_with(&format!("{file}: service/default/bad: annotation")),
-        "{ran:?}"
-    );
+    assert!(ran.stdout.starts_with(&format!("{file}: service/default/bad: annotation")), "{ran:?}");
     for part in [
         "this is a folder, not a file",
         "/does/not/exist: the file does not exist",
@@ -245,10 +235,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         ran.warns(part);
     }
     let none = ccm(&vec![], &["lint"]);
-    let expected = (
-        2,
-        "ccm: lint needs files: ccm lint -f FILE, or -f - for stdin\n",
-    );
+    let expected = (2, "ccm: lint needs files: ccm lint -f FILE, or -f - for stdin\n");
     assert_eq!((none.code, none.stderr.as_str()), expected);
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -298,10 +285,7 @@ fn services_of_a_group_are_checked_together() {
          -: service/default/second: port 80 can't be had: Service default/first, which comes first, asks for it. Fix: give \
          the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
-    assert!(
-        ran.stderr.ends_with("3 Services, 1 with problems\n"),
-        "{ran:?}"
-    );
+    assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");
 }
 
 /// What README and examples show is right.
@@ -335,11 +319,8 @@ fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
     };
     let mut items: Vec<Value> = (0..150).map(large).collect();
     items.push(service("small", &[], &[80]));
-    let ran = lint(
-        &vec![],
-        &["-o", "json"],
-        &json!({ "kind": "List", "items": items }).to_string(),
-    );
+    let ran =
+        lint(&vec![], &["-o", "json"], &json!({ "kind": "List", "items": items }).to_string());
     let document = ran.json();
     let is_above = |name: &str| {
         let all = warnings(&document, name);

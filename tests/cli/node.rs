@@ -41,10 +41,7 @@ fn node_list() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["node", "list"]);
     snapshot("node-list.txt", &table);
-    snapshot(
-        "node-list-wide.txt",
-        &seen(&sandbox, &["node", "list", "-o", "wide"]),
-    );
+    snapshot("node-list-wide.txt", &seen(&sandbox, &["node", "list", "-o", "wide"]));
 }
 
 #[test]
@@ -64,10 +61,7 @@ fn node_inspect() {
     let texts: Vec<String> = names.split(' ').map(inspect).collect();
     texts.iter().for_each(|text| fits(text));
     snapshot("node-inspect.txt", &texts.join("\n"));
-    snapshot(
-        "node-inspect.yaml",
-        &seen(&sandbox, &["node", "inspect", "worker-3", "-o", "yaml"]),
-    );
+    snapshot("node-inspect.yaml", &seen(&sandbox, &["node", "inspect", "worker-3", "-o", "yaml"]));
 }
 
 /// `metal-1` initialised, `metal-2` new and cancelled, `metal-3` gone, and a Cloud node beside them.
@@ -164,10 +158,9 @@ fn one_api_of_servers_never_hides_the_other() {
     };
     is(&refused, "metal-1", "worker-1", "ROBOT_PASSWORD");
     sandbox.robot().end_block();
-    for (half, unknown, known) in [
-        (Half::Robot, "metal-1", "worker-1"),
-        (Half::Hetzner, "worker-1", "metal-1"),
-    ] {
+    for (half, unknown, known) in
+        [(Half::Robot, "metal-1", "worker-1"), (Half::Hetzner, "worker-1", "metal-1")]
+    {
         sandbox.stop(half);
         is(&env(&sandbox), unknown, known, "onnection refused");
         sandbox.resume(half).unwrap();
@@ -203,20 +196,11 @@ fn node_sync() {
     );
     snapshot(
         "node-sync-dry-run.json",
-        &seen(
-            &sandbox,
-            &["node", "sync", "worker-1", "--dry-run", "-o", "json"],
-        ),
+        &seen(&sandbox, &["node", "sync", "worker-1", "--dry-run", "-o", "json"]),
     );
     assert_eq!(sandbox.nodes(), before, "nothing was written");
-    text += &seen_all(
-        &sandbox,
-        &[
-            "node sync worker-1 worker-2",
-            "node sync worker-1",
-            "node sync",
-        ],
-    );
+    text +=
+        &seen_all(&sandbox, &["node sync worker-1 worker-2", "node sync worker-1", "node sync"]);
     fits(&text);
     snapshot("node-sync.txt", &text);
 }

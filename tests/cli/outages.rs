@@ -12,10 +12,7 @@ const ALONE: &str = "--settings-from=none";
 /// Two Services on three nodes. `shop` has one node alone as its target.
 fn world() -> World {
     let mut world = World::with_machines(3, 0);
-    let shop = [
-        ("location", "fsn1"),
-        ("node-selector", "kubernetes.io/hostname=worker-3"),
-    ];
+    let shop = [("location", "fsn1"), ("node-selector", "kubernetes.io/hostname=worker-3")];
     world.create("shop", &shop, &[443]);
     world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
     ccm(&world.env, &["lb", "sync", ALONE]).with_code(0);
@@ -179,20 +176,14 @@ fn every_command_says_the_same_of_an_outage() {
 /// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
 #[test]
 fn outages_read_like_this() {
-    if needs_simulation(
-        &crate::common::quiet(0),
-        "numbers that are the same in each run",
-    ) {
+    if needs_simulation(&crate::common::quiet(0), "numbers that are the same in each run") {
         return;
     }
     side_by_side(vec![80, 120], |columns| {
         let mut all = String::new();
         for outage in &OUTAGES[1..] {
             let Place { env, sandbox } = of(begun(outage));
-            let place = Place {
-                env: with(env, &[("TERM", "dumb")]),
-                sandbox,
-            };
+            let place = Place { env: with(env, &[("TERM", "dumb")]), sandbox };
             all += &format!("=== {}\n\n", outage.what);
             let at_terminal = |words: &[&str]| shown(&place, columns, words);
             let Some(status) = at_terminal(&["status", CIDR, ALONE]) else {
@@ -205,10 +196,7 @@ fn outages_read_like_this() {
             let (_, of_status) = status.trim_end().split_once("\n\n").unwrap();
             assert_eq!(findings, of_status, "{}", outage.what);
             all += &format!("{status}{command}\n{count}\n\n");
-            for words in [
-                &["lb", "list", ALONE][..],
-                &["lb", "inspect", "default/shop", ALONE],
-            ] {
+            for words in [&["lb", "list", ALONE][..], &["lb", "inspect", "default/shop", ALONE]] {
                 all += &at_terminal(words).unwrap();
             }
         }

@@ -8,11 +8,7 @@ pub const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
 
 /// One run and what came of it, as a person sees it; what differs from run to run is replaced.
 pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
-    let Ran {
-        code,
-        stdout,
-        stderr,
-    } = match words.starts_with(&["lb", "sync"]) {
+    let Ran { code, stdout, stderr } = match words.starts_with(&["lb", "sync"]) {
         true => sandbox.ccm(&[words, &[ONE_BY_ONE]].concat()),
         false => sandbox.ccm(words),
     };
@@ -47,8 +43,7 @@ pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
             }
         }
     }
-    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
-        .replace(&sandbox.hetzner_url(), "HETZNER")
+    text.replace(&sandbox.kubernetes_url(), "KUBERNETES").replace(&sandbox.hetzner_url(), "HETZNER")
 }
 
 /// A number that is part of a longer one is another number.
@@ -109,11 +104,7 @@ fn help() {
     for (file, all) in HELP {
         let mut text = String::new();
         for words in all {
-            let Ran {
-                code,
-                stdout,
-                stderr,
-            } = ccm(&nobody, &words.split(' ').collect::<Vec<_>>());
+            let Ran { code, stdout, stderr } = ccm(&nobody, &words.split(' ').collect::<Vec<_>>());
             text += &format!("$ ccm {words}\n{stdout}{stderr}(exit {code})\n\n");
         }
         fits(&text);

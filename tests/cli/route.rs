@@ -40,10 +40,8 @@ pub fn cluster() -> Sandbox {
         ..NodeSpec::default()
     });
     sandbox.set_route("10.244.60.0/24", "10.0.0.250");
-    let misfit = cloud.create_server(
-        sandbox.project(),
-        spec("a-node-with-a-name-as-long-as-its-owner-is-proud"),
-    );
+    let misfit = cloud
+        .create_server(sandbox.project(), spec("a-node-with-a-name-as-long-as-its-owner-is-proud"));
     sandbox.register(
         "a-node-with-a-name-as-long-as-its-owner-is-proud",
         Some(misfit),
@@ -74,11 +72,7 @@ fn by_object(shown: &str) -> String {
     let mut changes: Vec<&str> = shown.lines().filter(is_change).collect();
     changes.sort_by_key(|line| {
         let is_condition = line.contains("  condition ");
-        (
-            line.split(' ').next(),
-            is_condition,
-            line.split(" via ").next(),
-        )
+        (line.split(' ').next(), is_condition, line.split(" via ").next())
     });
     let mut changes = changes.into_iter();
     let lines = shown.split_inclusive('\n').map(|line| match is_change(&line) {

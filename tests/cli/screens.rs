@@ -16,11 +16,7 @@ pub struct Place {
 }
 
 /// The name in `terminal-NAME-COLUMNS.txt`, where the commands run, and the commands.
-type Screens = (
-    &'static str,
-    fn() -> Place,
-    &'static [&'static [&'static str]],
-);
+type Screens = (&'static str, fn() -> Place, &'static [&'static [&'static str]]);
 
 #[rustfmt::skip] // A command is a line.
 const SCREENS: &[Screens] = &[
@@ -89,10 +85,7 @@ fn in_it(sandbox: Sandbox) -> Place {
 
 fn nowhere() -> Place {
     let sandbox = common::quiet(0);
-    Place {
-        env: Vec::new(),
-        sandbox,
-    }
+    Place { env: Vec::new(), sandbox }
 }
 
 fn with_manifest() -> Place {
@@ -166,12 +159,7 @@ fn is_page(words: &[&str]) -> bool {
 }
 
 /// Colours by the number in their escape sequence.
-const COLORS: [(&str, &str); 4] = [
-    ("1", "bold"),
-    ("31", "red"),
-    ("32", "green"),
-    ("33", "yellow"),
-];
+const COLORS: [(&str, &str); 4] = [("1", "bold"), ("31", "red"), ("32", "green"), ("33", "yellow")];
 
 /// The text without colours; and each piece of it that had one, with the name of the colour.
 fn without_color(colored: &str) -> (String, Vec<(&'static str, String)>) {

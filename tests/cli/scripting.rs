@@ -57,10 +57,7 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
 /// Of a person who may do everything, and has no settings of the daemon.
 fn admin(sandbox: &Sandbox) -> Env {
     let admin = sandbox.env();
-    with(
-        env(sandbox),
-        &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))],
-    )
+    with(env(sandbox), &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))])
 }
 
 #[test]
@@ -119,11 +116,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         "name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem,
         "labels": {"ccm-from-scratch/secret": "default.web-tls"},
     }));
-    let shows = [
-        ("protocol", "https"),
-        ("http-certificates", "one"),
-        ("location", "fsn1"),
-    ];
+    let shows = [("protocol", "https"), ("http-certificates", "one"), ("location", "fsn1")];
     tls.create("tls", &shows, &[443]);
     ccm(&admin(&tls), &["lb", "sync"]).with_code(0);
     let document = ccm(&admin(&tls), &["lb", "list", "-o", "json"]).json();
@@ -142,10 +135,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         };
         let unlisted: Vec<&String> =
             found.difference(listed).filter(|path| !is_whole(path)).collect();
-        assert!(
-            unlisted.is_empty(),
-            "{subject}: not in ccm help scripting: {unlisted:?}"
-        );
+        assert!(unlisted.is_empty(), "{subject}: not in ccm help scripting: {unlisted:?}");
     }
     // What is listed for all is in one of them.
     let every: BTreeSet<&String> = found.values().flatten().collect();
@@ -159,17 +149,8 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
 fn words_have_no_spaces() {
     let sandbox = cluster();
     let env = admin(&sandbox);
-    let words = [
-        "kind",
-        "state",
-        "wants",
-        "matchedBy",
-        "severity",
-        "reason",
-        "status",
-        "type",
-        "change",
-    ];
+    let words =
+        ["kind", "state", "wants", "matchedBy", "severity", "reason", "status", "type", "change"];
     fn each(value: &Value, check: &mut dyn FnMut(&str, &str)) {
         match value {
             Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
@@ -180,11 +161,9 @@ fn words_have_no_spaces() {
             _ => {}
         }
     }
-    for command in [
-        &["node", "list"][..],
-        &["lb", "list"],
-        &["route", "list", "--cluster-cidr=10.244.0.0/16"],
-    ] {
+    for command in
+        [&["node", "list"][..], &["lb", "list"], &["route", "list", "--cluster-cidr=10.244.0.0/16"]]
+    {
         let document = ccm(&env, &[command, &["-o", "json"]].concat()).json();
         let mut count = 0;
         each(&document, &mut |name, text| {
@@ -255,10 +234,7 @@ fn the_version_is_a_document_too() {
         let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         assert!(digits.len() == 40 && is_hexadecimal, "{commit}");
     }
-    for words in [
-        ["version", "--output=yaml"].as_slice(),
-        &["-oyml", "version"],
-    ] {
+    for words in [["version", "--output=yaml"].as_slice(), &["-oyml", "version"]] {
         let yaml = ccm(&Env::new(), words);
         let same: Value = serde_yaml::from_str(&yaml.stdout).unwrap();
         assert_eq!(same, document);

@@ -66,10 +66,7 @@ fn lines<T: ToString>(items: &[T]) -> String {
 /// A setting's value, as Rust writes it, and who said so.
 fn shown(parsed: &Parsed, name: &str) -> (String, String) {
     fn both<T: Debug>(setting: &Sourced<T>) -> (String, String) {
-        (
-            format!("{:?}", setting.value),
-            setting.source.name().to_owned(),
-        )
+        (format!("{:?}", setting.value), setting.source.name().to_owned())
     }
     let settings = &parsed.settings;
     match name {
@@ -376,13 +373,7 @@ fn a_class_that_no_service_can_have_is_refused() {
         (parsed.settings.load_balancer_class.value, parsed.problems)
     };
     let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
-    for class in [
-        "hetzner",
-        "Hetzner_1.a-b",
-        "example.com/Hetzner",
-        "a/b",
-        &longest,
-    ] {
+    for class in ["hetzner", "Hetzner_1.a-b", "example.com/Hetzner", "a/b", &longest] {
         let (value, problems) = read(class);
         assert_eq!(lines(&problems), "", "{class}");
         assert_eq!(value.as_deref(), Some(class));
@@ -585,10 +576,8 @@ fn the_table_offers_only_what_can_be_read() {
             words.iter().flat_map(|w| setting.commands.iter().map(move |c| (w, c)))
         {
             // Refused with its own message.
-            let is_list = matches!(
-                command,
-                Command::NodeList | Command::LbList | Command::RouteList
-            );
+            let is_list =
+                matches!(command, Command::NodeList | Command::LbList | Command::RouteList);
             if *word == "name" && !is_list {
                 continue;
             }
@@ -611,10 +600,7 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hccm-flags.txt");
     let path = std::env::var_os("CCM_TEST_HCCM_FLAGS").map_or(default, PathBuf::from);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        let why = format!(
-            "the list of flags is not at {} (CCM_TEST_HCCM_FLAGS)",
-            path.display()
-        );
+        let why = format!("the list of flags is not at {} (CCM_TEST_HCCM_FLAGS)", path.display());
         sandbox::skipped::skip(
             "all_flags_of_hcloud_cloud_controller_manager_are_accepted",
             "flags",
@@ -720,11 +706,8 @@ fn a_table_is_between_its_markers_and_nowhere_else() {
 
 #[test]
 fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
-    let from = WorkloadName {
-        namespace: "kube-system".into(),
-        kind: "deployment",
-        name: "ccm".into(),
-    };
+    let from =
+        WorkloadName { namespace: "kube-system".into(), kind: "deployment", name: "ccm".into() };
     let words = "run -v=4 --dry-run --cluster-name=theirs --secure-port 1 --kubeconfig=/theirs";
     let variables = "HCLOUD_TOKEN=theirs HCLOUD_ENDPOINT=https://theirs.example HCLOUD_NETWORK=7 KUBECONFIG=/theirs \
                      HCLOUD_LOAD_BALANCERS_TYPE=lb21 HCLOUD_LOAD_BALANCERS_LOCATION= HCLOUD_DEBUG=true \
@@ -756,24 +739,13 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     assert!(settings.endpoint.source.is_default());
     assert!(settings.kubeconfig.value.is_empty());
     assert!(!settings.dry_run.value && !settings.debug.value);
-    assert_eq!(
-        (settings.verbosity.value, settings.test_time_scale.value),
-        (0, 1.0)
-    );
+    assert_eq!((settings.verbosity.value, settings.test_time_scale.value), (0, 1.0));
     // Own flag, own variable, then theirs.
-    let own = read(
-        "--cluster-name=mine",
-        "HCLOUD_LOAD_BALANCERS_TYPE=lb31\nHCLOUD_NETWORK=9",
-    );
+    let own = read("--cluster-name=mine", "HCLOUD_LOAD_BALANCERS_TYPE=lb31\nHCLOUD_NETWORK=9");
     assert_eq!(own.cluster_name.source.name(), "--cluster-name");
     assert_eq!(own.load_balancers.kind.unwrap().value, "lb31");
     assert_eq!(own.network.value, Some(NetworkSelector::Id(9)));
-    let unset = parse(
-        Command::LbSync,
-        Vec::new(),
-        &environment("HCLOUD_NETWORK=7"),
-    )
-    .unset_names();
+    let unset = parse(Command::LbSync, Vec::new(), &environment("HCLOUD_NETWORK=7")).unset_names();
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
         // It is set.

@@ -12,10 +12,7 @@ const SCALE: f64 = 0.02;
 fn world(nodes: usize) -> (Sandbox, Env) {
     let sandbox = common::networked(nodes).scale(SCALE).start();
     // Waits are as long as a person's.
-    let env = with(
-        env(&sandbox),
-        &[("CCM_TEST_TIME_SCALE", "1"), ("TERM", "xterm")],
-    );
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1"), ("TERM", "xterm")]);
     (sandbox, env)
 }
 
@@ -84,10 +81,7 @@ fn elsewhere_no_line_is_redrawn() {
         };
         let Some(shown) = shown else { return };
         assert!(shown.contains("0 failed"), "{shown:?}");
-        assert!(
-            !shown.contains("waiting") && !shown.contains('\u{1b}'),
-            "{shown:?}"
-        );
+        assert!(!shown.contains("waiting") && !shown.contains('\u{1b}'), "{shown:?}");
     });
 }
 
@@ -106,12 +100,7 @@ fn colour_of_a_plan_of_the_daemon_is_a_flag() {
     let flag_wins = planned(&["--color=always"], &[("NO_COLOR", "1")]);
     assert!(flag_wins.contains(add));
     assert!(!planned(&[], &[]).contains('\u{1b}'), "a pipe has none");
-    let words = [
-        "run",
-        "--dry-run",
-        "--controllers=cloud-node",
-        "--color=never",
-    ];
+    let words = ["run", "--dry-run", "--controllers=cloud-node", "--color=never"];
     for (words, env, has) in [
         (&words[..3], env.clone(), true),
         (&words[..], env.clone(), false),
@@ -131,10 +120,8 @@ fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
     let env = with(env, &[("CCM_TEST_TIME_SCALE", common::SCALE)]);
     for words in ["status --watch", "node list --watch"] {
         // The shell becomes the command: the number is the command's.
-        let line = format!(
-            "stty rows 10 cols 100; echo $$; exec {} {words}",
-            common::binary().display()
-        );
+        let line =
+            format!("stty rows 10 cols 100; echo $$; exec {} {words}", common::binary().display());
         let child = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
             .env_clear()
@@ -162,11 +149,7 @@ fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
         let number = shown.lines().next().unwrap().trim();
         common::send("-INT", number.parse().unwrap());
         while read(&mut shown) {}
-        assert_eq!(
-            child.wait().unwrap().code(),
-            Some(130),
-            "{words}: {shown:?}"
-        );
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{words}: {shown:?}");
         let screens: Vec<&str> = shown.split(SCREEN).skip(1).collect();
         let rows = screens[0].lines().count();
         assert!(rows <= 9, "{words}: {rows} of 10 rows: {shown:?}");

@@ -32,11 +32,7 @@ impl AtRest {
         let sandbox = calm(nodes);
         sandbox.settle();
         let daemon = sandbox.daemon(&[frequency, NODES_ALONE]);
-        let mut world = AtRest {
-            sandbox,
-            daemon,
-            mark: 0,
-        };
+        let mut world = AtRest { sandbox, daemon, mark: 0 };
         world.count_anew();
         world.looks(3);
         world.count_anew();

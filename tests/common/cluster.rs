@@ -85,9 +85,7 @@ pub trait Cluster {
 
     /// Waits until all nodes are initialised.
     fn wait_for_nodes(&self) {
-        super::wait_until("initialised nodes", || {
-            self.nodes().iter().all(is_initialised)
-        });
+        super::wait_until("initialised nodes", || self.nodes().iter().all(is_initialised));
     }
 
     /// Sets the condition `Ready` of a node, as its only one.
@@ -267,9 +265,7 @@ pub trait Cluster {
     /// Deletes a Service and waits until it is gone.
     fn delete_and_wait(&self, name: &str) {
         self.delete(name);
-        super::wait_until(&format!("the end of {name}"), || {
-            self.service(name).is_none()
-        });
+        super::wait_until(&format!("the end of {name}"), || self.service(name).is_none());
     }
 
     fn create_namespace(&self, name: &str) {
@@ -479,10 +475,7 @@ pub trait Cluster {
     /// What somebody asks the cloud's API for, as the project.
     fn act(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
-        let headers = [
-            ("authorization", token.as_str()),
-            ("content-type", "application/json"),
-        ];
+        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
         let answer = self.sandbox().cloud().handle(&Request {
             method: "POST".into(),
             path: format!("/v1{path}"),

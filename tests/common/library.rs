@@ -267,9 +267,7 @@ impl Mortal {
     /// None: it does not die.
     pub fn after(writes: Option<u64>) -> Arc<Mortal> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
-        Arc::new(Mortal {
-            writes_left: writes.into(),
-        })
+        Arc::new(Mortal { writes_left: writes.into() })
     }
 
     pub fn is_closed(&self) -> bool {

@@ -22,10 +22,7 @@ pub struct Memory {
 impl Memory {
     /// A cloud with these servers.
     pub fn of(instances: impl Into<Vec<Instance>>) -> Memory {
-        Memory {
-            instances: instances.into(),
-            ..Memory::default()
-        }
+        Memory { instances: instances.into(), ..Memory::default() }
     }
 }
 

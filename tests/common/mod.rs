@@ -258,10 +258,7 @@ pub struct Daemon {
 }
 
 enum Kind {
-    Process {
-        child: Arc<Mutex<Child>>,
-        log: Arc<Mutex<String>>,
-    },
+    Process { child: Arc<Mutex<Child>>, log: Arc<Mutex<String>> },
     Simulated(simulated::Daemon),
 }
 
@@ -287,9 +284,7 @@ impl Daemon {
             }
         });
         let child = Arc::new(Mutex::new(child));
-        Daemon {
-            kind: Kind::Process { child, log },
-        }
+        Daemon { kind: Kind::Process { child, log } }
     }
 
     /// Starts a process that is killed by SIGKILL at the calls of a rule: just before they are handled, or just after.

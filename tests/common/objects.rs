@@ -49,11 +49,7 @@ pub fn server(id: u64, name: &str) -> Instance {
 
 /// The address of a server in a Network, without aliases.
 pub fn private(network: u64, ip: &str) -> PrivateAddress {
-    PrivateAddress {
-        network,
-        ip: ip.parse().unwrap(),
-        aliases: Vec::new(),
-    }
+    PrivateAddress { network, ip: ip.parse().unwrap(), aliases: Vec::new() }
 }
 
 /// No token, and an endpoint at which nothing answers.

@@ -60,12 +60,7 @@ impl Proxy {
             targets: Arc::default(),
         };
         let names = names.iter().map(|(name, at)| ((*name).to_owned(), *at));
-        let rules = Arc::new(Rules {
-            speaks,
-            answers,
-            login,
-            names: names.collect(),
-        });
+        let rules = Arc::new(Rules { speaks, answers, login, names: names.collect() });
         let (connections, targets) = (proxy.connections.clone(), proxy.targets.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {

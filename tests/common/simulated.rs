@@ -98,11 +98,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let process = machine.processes.begin(env);
     let code = machine.processes.as_process(&process, || cli::in_simulation(called("ccm", words)));
     machine.processes.end(&process);
-    Ran {
-        code: code.into(),
-        stdout: process.stdout.take(),
-        stderr: process.stderr.take(),
-    }
+    Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
 /// A daemon that ends by itself.
@@ -112,16 +108,8 @@ fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
         code = daemon.ended();
         code.is_some()
     };
-    assert!(
-        holds_within(machine, super::LIMIT, ends),
-        "{}",
-        daemon.log()
-    );
-    Ran {
-        code: code.unwrap().into(),
-        stdout: daemon.process.stdout.take(),
-        stderr: daemon.log(),
-    }
+    assert!(holds_within(machine, super::LIMIT, ends), "{}", daemon.log());
+    Ran { code: code.unwrap().into(), stdout: daemon.process.stdout.take(), stderr: daemon.log() }
 }
 
 fn called(name: &str, words: &[&str]) -> Vec<OsString> {
@@ -147,12 +135,7 @@ impl Daemon {
         let words = words.strip_prefix(&["run"]).unwrap_or(words);
         let words = words.iter().map(OsString::from).collect();
         let daemon = machine.processes.as_process(&process, || cli::Simulated::start(words));
-        Daemon {
-            code: Cell::new(daemon.as_ref().err().copied()),
-            machine,
-            process,
-            daemon,
-        }
+        Daemon { code: Cell::new(daemon.as_ref().err().copied()), machine, process, daemon }
     }
 
     pub fn log(&self) -> String {

@@ -55,10 +55,7 @@ fn killed_at_write(n: u64, after: bool) {
     // A request that had left before the kill is carried out all the same, so from
     // the second write on the first daemon's work counts, and its event may be lost.
     let told = events(&sandbox, "worker-1");
-    assert!(
-        told.len() <= 1 && told.iter().all(|(_, count)| *count == 1),
-        "write {n}: {told:?}"
-    );
+    assert!(told.len() <= 1 && told.iter().all(|(_, count)| *count == 1), "write {n}: {told:?}");
     assert!(n > 1 || told.len() == 1, "write {n}: {told:?}");
 }
 
@@ -103,10 +100,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
             node["metadata"]["annotations"]["count"] = json!((count + 1).to_string());
         });
     };
-    sandbox.fault(on(
-        "PATCH /api/v1/nodes/worker-1/status",
-        Effect::before(change),
-    ));
+    sandbox.fault(on("PATCH /api/v1/nodes/worker-1/status", Effect::before(change)));
     // At the usual scale the list of servers could grow too old between two tries.
     let unscaled = common::real_time(&sandbox);
     let ran = ccm(&unscaled, &["run", "--once"]).with_code(1);
@@ -131,10 +125,8 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     // At this scale the first pause lasts 0.4 s, ten ticks.
     let scaled = common::at_scale(&sandbox, 0.2);
     // The others have questions of their own, which they would ask first at this very moment.
-    let daemon = Daemon::start(
-        &scaled,
-        &["--node-sync-interval=200ms", "--controllers=cloud-node"],
-    );
+    let daemon =
+        Daemon::start(&scaled, &["--node-sync-interval=200ms", "--controllers=cloud-node"]);
     daemon.logs("2 nodes wait: GET");
     daemon.logs("rate_limit_exceeded");
     wait_until("a second try", || sandbox.faults().hits(rule) == 2);
@@ -145,10 +137,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let first = calls.iter().position(of_hetzner).unwrap();
     let paused = calls[first + 1..].iter().take_while(|call| !of_hetzner(call));
     let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
-    assert!(
-        looks >= 3,
-        "the cluster was looked at {looks} times in the pause"
-    );
+    assert!(looks >= 3, "the cluster was looked at {looks} times in the pause");
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
     daemon.logged("WARN", 1);
@@ -157,10 +146,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
 #[test]
 fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     let sandbox = calm(1);
-    let daemon = sandbox.daemon(&[
-        "--node-status-update-frequency=5s",
-        "--node-sync-interval=2s",
-    ]);
+    let daemon = sandbox.daemon(&["--node-status-update-frequency=5s", "--node-sync-interval=2s"]);
     sandbox.wait_for_nodes();
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
     // The refresh after this answer sees how little is left.
@@ -309,10 +295,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     }
     let slow = with(
         env(&sandbox),
-        &[
-            ("CCM_TEST_TIME_SCALE", "0.3"),
-            ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s"),
-        ],
+        &[("CCM_TEST_TIME_SCALE", "0.3"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s")],
     );
     let ran = ccm(&slow, &["run", "--once"]).with_code(1);
     let why = "node/worker-1: another program changed it, and the list of servers is too old to plan again";
@@ -334,10 +317,7 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
         cloud.delete_server(old);
         cloud.create_server(
             project,
-            ServerSpec {
-                name: "worker-2".into(),
-                ..ServerSpec::default()
-            },
+            ServerSpec { name: "worker-2".into(), ..ServerSpec::default() },
         );
     };
     let status = "/api/v1/nodes/worker-1/status";
@@ -363,10 +343,7 @@ fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
     let take_away = move |_: &Request| {
         cluster.delete("nodes", None, "worker-1");
     };
-    let rule = on(
-        "PATCH /api/v1/nodes/worker-1/status",
-        Effect::before(take_away),
-    );
+    let rule = on("PATCH /api/v1/nodes/worker-1/status", Effect::before(take_away));
     sandbox.fault(rule);
     sandbox.settle();
     assert!(is_initialised(&sandbox.node("worker-2")));
@@ -388,10 +365,7 @@ fn an_object_without_a_version_is_no_answer() {
 #[test]
 fn events_that_can_t_be_written_hold_nobody_up() {
     let sandbox = quiet(4);
-    let slow = on(
-        "POST /api/v1/namespaces/default/events",
-        Effect::Slow(LIMIT),
-    );
+    let slow = on("POST /api/v1/namespaces/default/events", Effect::Slow(LIMIT));
     let slow = sandbox.fault(slow);
     let real_time = common::real_time(&sandbox);
     let _daemon = Daemon::start(&real_time, &["--node-sync-interval=200ms"]);
@@ -400,10 +374,7 @@ fn events_that_can_t_be_written_hold_nobody_up() {
     sandbox.wait_for_nodes();
     sandbox.join_node("late");
     sandbox.wait_for_node("late");
-    assert!(
-        begun.elapsed().as_secs() < 7,
-        "no node waits for an event, which takes eight seconds"
-    );
+    assert!(begun.elapsed().as_secs() < 7, "no node waits for an event, which takes eight seconds");
     assert_eq!(sandbox.faults().hits(slow), 1);
 }
 
@@ -416,11 +387,7 @@ fn an_outage_is_asked_about_ever_less_often() {
     let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
     wait_until("two minutes of ticks", || looks() >= 24);
-    assert!(
-        hetzner_calls(&sandbox) <= 6 * 3,
-        "{} calls",
-        hetzner_calls(&sandbox)
-    );
+    assert!(hetzner_calls(&sandbox) <= 6 * 3, "{} calls", hetzner_calls(&sandbox));
 }
 
 fn provider_id(sandbox: &Sandbox, name: &str) -> Value {
@@ -531,9 +498,7 @@ fn a_node_made_anew_under_a_write_is_another_node() {
     let _daemon = sandbox.daemon(&[]);
     // Between its deletion and its return there is none.
     let found = || sandbox.cluster().get("nodes", None, "w");
-    wait_until("the new node", || {
-        found().is_some_and(|node| is_initialised(&node))
-    });
+    wait_until("the new node", || found().is_some_and(|node| is_initialised(&node)));
     let id = sandbox.server_id("w");
     let expected = format!("ccm-from-scratch://{id}");
     assert_eq!(provider_id(&sandbox, "w"), expected);

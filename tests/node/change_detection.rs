@@ -27,11 +27,7 @@ fn at_rest_it_reads_tables_and_nothing_else() {
     for call in calls.iter().filter(|call| read(call) == Some(Read::Table)) {
         let expected = Some("application/json;as=Table;v=v1;g=meta.k8s.io");
         assert_eq!(call.header("accept"), expected);
-        let query = [
-            ("limit", "500"),
-            ("includeObject", "None"),
-            ("resourceVersion", "0"),
-        ];
+        let query = [("limit", "500"), ("includeObject", "None"), ("resourceVersion", "0")];
         let expected = query.map(|(_, value)| Some(value));
         assert_eq!(query.map(|(name, _)| call.query(name)), expected);
     }
@@ -89,10 +85,7 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
         assert_eq!(!Arc::ptr_eq(&before.1, &after.1), other_nodes, "{what}");
         before = after;
         let again = (services(), nodes(&apis));
-        assert!(
-            Arc::ptr_eq(&before.0, &again.0) && Arc::ptr_eq(&before.1, &again.1),
-            "{what}"
-        );
+        assert!(Arc::ptr_eq(&before.0, &again.0) && Arc::ptr_eq(&before.1, &again.1), "{what}");
     }
     assert!(before.1.iter().all(|node| node.is_ready()));
     assert_eq!(before.0.len(), 1);
@@ -148,11 +141,7 @@ fn each_change_is_read_by_name_at_the_next_look() {
         assert_eq!(others, [], "{name}: {}", world.daemon.log());
         // Once for the ring; a node that is not ready also at its own pace.
         let at_most = if name.starts_with("no") { 3 } else { 1 };
-        assert!(
-            world.by_name(node) <= at_most,
-            "{name}: {} times",
-            world.by_name(node)
-        );
+        assert!(world.by_name(node) <= at_most, "{name}: {} times", world.by_name(node));
     });
 }
 

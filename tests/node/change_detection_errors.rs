@@ -64,11 +64,7 @@ fn an_old_table_does_no_harm() {
     wait_until("the truth", || world.by_name("worker-1") > before);
     let (calls, written) = (hetzner_calls(&world.sandbox), writes(&world.sandbox));
     world.looks(30);
-    assert_eq!(
-        hetzner_calls(&world.sandbox),
-        calls,
-        "it is ready: nobody has to be asked"
-    );
+    assert_eq!(hetzner_calls(&world.sandbox), calls, "it is ready: nobody has to be asked");
     assert_eq!(writes(&world.sandbox), written);
     assert!(world.is_ready("worker-1"));
     world.count_anew();
@@ -77,19 +73,9 @@ fn an_old_table_does_no_harm() {
     wait_until("the deleted node", || world.by_name("worker-2") > 0);
     world.count_anew();
     world.looks(5);
-    assert_eq!(
-        world.reads().iter().filter(|read| **read != Read::Table).count(),
-        0
-    );
-    assert_eq!(
-        world.sandbox.calls().count(|call| call.method == "DELETE"),
-        0
-    );
-    assert!(
-        !world.daemon.log().contains("WARN"),
-        "{}",
-        world.daemon.log()
-    );
+    assert_eq!(world.reads().iter().filter(|read| **read != Read::Table).count(), 0);
+    assert_eq!(world.sandbox.calls().count(|call| call.method == "DELETE"), 0);
+    assert!(!world.daemon.log().contains("WARN"), "{}", world.daemon.log());
 }
 
 #[test]
@@ -105,10 +91,7 @@ fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
     world.join_node("late");
     world.wait_for_node("late");
     world.looks(5);
-    assert!(
-        !world.is_tainted("worker-1"),
-        "a table is no ground for a write"
-    );
+    assert!(!world.is_tainted("worker-1"), "a table is no ground for a write");
     world.sandbox.faults().remove(rule);
     wait_until("the taint", || world.is_tainted("worker-1"));
     world.daemon.logged("not read", 1);

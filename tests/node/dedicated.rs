@@ -80,10 +80,9 @@ fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
 
 #[test]
 fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
-    for (away, goes_on, waits) in [
-        (Half::Robot, "worker-1", "metal-1"),
-        (Half::Hetzner, "metal-1", "worker-1"),
-    ] {
+    for (away, goes_on, waits) in
+        [(Half::Robot, "worker-1", "metal-1"), (Half::Hetzner, "metal-1", "worker-1")]
+    {
         let sandbox = start(1, 1);
         sandbox.stop(away);
         let daemon = sandbox.daemon(&[]);
@@ -100,10 +99,7 @@ fn robot_away_is_one_line_and_a_pass_fails() {
     sandbox.stop(Half::Robot);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(1);
     assert!(!is_new(&sandbox, "worker-1") && is_new(&sandbox, "metal-1"));
-    assert!(
-        ran.stderr.contains(&sandbox.robot_url()) && ran.stderr.contains("refused"),
-        "{ran:?}"
-    );
+    assert!(ran.stderr.contains(&sandbox.robot_url()) && ran.stderr.contains("refused"), "{ran:?}");
 }
 
 #[test]
@@ -124,9 +120,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
     sandbox.robot().edit(number(&sandbox, "metal-2"), |server| {
         server.operating_status = Some("not supported".into());
     });
-    sandbox.robot().edit(number(&sandbox, "metal-3"), |server| {
-        server.reset_types.clear()
-    });
+    sandbox.robot().edit(number(&sandbox, "metal-3"), |server| server.reset_types.clear());
     for name in ["metal-1", "metal-2", "metal-3"] {
         sandbox.robot().set_power(number(&sandbox, name), false);
     }
@@ -137,9 +131,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
     assert!(!sandbox.has_taint("metal-3", SHUTDOWN));
     sandbox.robot().set_power(number(&sandbox, "metal-1"), true);
     sandbox.kubelets().heartbeat();
-    wait_until("the taint to go", || {
-        !sandbox.has_taint("metal-1", SHUTDOWN)
-    });
+    wait_until("the taint to go", || !sandbox.has_taint("metal-1", SHUTDOWN));
 }
 
 type Change = fn(&Sandbox) -> Env;
@@ -252,11 +244,7 @@ fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
         sandbox.set_ready("metal-1", "Unknown");
         let shown = |name: &str| {
             let node = sandbox.node(name);
-            (
-                node["spec"].clone(),
-                node["metadata"]["labels"].clone(),
-                addresses(&node),
-            )
+            (node["spec"].clone(), node["metadata"]["labels"].clone(), addresses(&node))
         };
         let before = shown("metal-1");
         let cloud = sandbox.calls().count(|call| call.half == Half::Hetzner);
@@ -313,9 +301,9 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     ccm(&env, &["run", "--once"]).with_code(0);
     for server in sandbox.robot().servers() {
         // Its power is not known: it is asked for again and again.
-        sandbox.robot().edit(server.number, |server| {
-            server.operating_status = Some("not supported".into())
-        });
+        sandbox
+            .robot()
+            .edit(server.number, |server| server.operating_status = Some("not supported".into()));
     }
     for server in sandbox.robot().servers() {
         sandbox.robot().set_power(server.number, false);
@@ -335,11 +323,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     // A list of servers every five minutes, and the first ones.
     assert!(cloud <= 20, "{cloud}");
     assert!(lists <= 200 && resets <= 400, "{lists} {resets}");
-    assert!(
-        resets > 100,
-        "they are asked for: {resets}\n{}",
-        daemon.log()
-    );
+    assert!(resets > 100, "they are asked for: {resets}\n{}", daemon.log());
     let refused =
         sandbox.calls().count(|call| call.half == Half::Robot && call.status == Some(403));
     assert_eq!(refused, 0, "{}", daemon.log());
@@ -370,11 +354,7 @@ fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
         all.any(|one| one["type"] == "NetworkUnavailable")
     };
     assert!(condition("worker-1") && !condition("metal-1"));
-    assert!(
-        ran.stderr.contains("metal-1"),
-        "one finding: {}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("metal-1"), "one finding: {}", ran.stderr);
 }
 
 #[test]
@@ -390,9 +370,7 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
     wait_until("all targets", || targets() == Some((3, expected.clone())));
     sandbox.stop(Half::Robot);
     let mark = sandbox.mark();
-    wait_until("some ticks without Robot", || {
-        sandbox.calls_of(mark, "/api/v1/services") > 6
-    });
+    wait_until("some ticks without Robot", || sandbox.calls_of(mark, "/api/v1/services") > 6);
     assert_eq!(targets(), Some((3, expected)), "{}", daemon.log());
     let is_such = |call: &Call| call.is_write() && call.half == Half::Hetzner;
     assert_eq!(sandbox.count_since(mark, is_such), 0);
@@ -474,9 +452,7 @@ fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
     let location = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
     sandbox.cloud().set_robot_unavailable(true);
     let daemon = Daemon::start(&with(env(&sandbox), &location), &[]);
-    wait_until("the cloud server alone", || {
-        targets(&sandbox) == Some((1, Vec::new()))
-    });
+    wait_until("the cloud server alone", || targets(&sandbox) == Some((1, Vec::new())));
     wait_until("an address of the Service", || {
         let service = sandbox.service("web-1");
         service.is_some_and(|one| one["status"]["loadBalancer"]["ingress"].is_array())
@@ -484,7 +460,5 @@ fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
     daemon.logs("robot_unavailable");
     sandbox.cloud().set_robot_unavailable(false);
     let address = sandbox.robot().servers().remove(0).server_ip.unwrap();
-    wait_until("the address", || {
-        targets(&sandbox) == Some((2, vec![address.clone()]))
-    });
+    wait_until("the address", || targets(&sandbox) == Some((2, vec![address.clone()])));
 }

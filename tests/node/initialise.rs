@@ -17,11 +17,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let worker = sandbox.node("worker-1");
-    let expected = [
-        "Hostname worker-1",
-        "ExternalIP 203.0.113.1",
-        "InternalIP 10.0.0.2",
-    ];
+    let expected = ["Hostname worker-1", "ExternalIP 203.0.113.1", "InternalIP 10.0.0.2"];
     assert_eq!(addresses(&worker), expected);
     let id = sandbox.servers()[0]["id"].as_u64().unwrap();
     let expected = format!("ccm-from-scratch://{id}");
@@ -38,9 +34,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     }
     sandbox.join_node("late");
     sandbox.wait_for_node("late");
-    wait_until("its event", || {
-        events(&sandbox, "late") == [("Synced".to_owned(), 1)]
-    });
+    wait_until("its event", || events(&sandbox, "late") == [("Synced".to_owned(), 1)]);
     let begun = Instant::now();
     // Some send the same wish twice.
     daemon.signal("-TERM");
@@ -135,9 +129,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     });
     let mark = sandbox.mark();
     let since = || sandbox.calls().calls_since(mark);
-    wait_until("thirty looks", || {
-        sandbox.calls_of(mark, "/api/v1/nodes") > 30
-    });
+    wait_until("thirty looks", || sandbox.calls_of(mark, "/api/v1/nodes") > 30);
     let others: Vec<String> = since()
         .iter()
         .filter(|call| !is_lease(&call.path))
@@ -155,9 +147,7 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
     let sandbox = calm(1);
     sandbox.register("stray", None, "");
     let daemon = sandbox.daemon(&[]);
-    wait_until("its event", || {
-        events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]
-    });
+    wait_until("its event", || events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]);
     let lists = || {
         let calls = sandbox.calls().calls();
         let lists = calls.iter().filter(|call| call.path == "/v1/servers");
@@ -190,9 +180,9 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
     sandbox.wait_for_nodes();
     let id = sandbox.servers()[0]["id"].as_u64().unwrap();
-    sandbox.cloud().edit_server(id, |server| {
-        server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77")
-    });
+    sandbox
+        .cloud()
+        .edit_server(id, |server| server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77"));
     wait_until("the new address", || {
         addresses(&sandbox.node("worker-1")) == ["Hostname worker-1", "ExternalIP 203.0.113.77"]
     });
@@ -254,10 +244,7 @@ fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     );
     let inspected = sandbox.ccm(&["node", "inspect", "worker-2", "-o", "json"]);
     inspected.prints(&message);
-    let daemon = sandbox.daemon(&[
-        "--node-sync-interval=1s",
-        "--node-status-update-frequency=2s",
-    ]);
+    let daemon = sandbox.daemon(&["--node-sync-interval=1s", "--node-status-update-frequency=2s"]);
     daemon.logs(&message);
     let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
     let enough = lists() + 5;

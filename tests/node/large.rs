@@ -17,10 +17,7 @@ const PAGES: usize = 5;
 const RARELY: &str = "--node-status-update-frequency=24h";
 
 fn spec(name: &str) -> ServerSpec {
-    ServerSpec {
-        name: name.into(),
-        ..ServerSpec::default()
-    }
+    ServerSpec { name: name.into(), ..ServerSpec::default() }
 }
 
 /// Three nodes among many servers, and a daemon that has listed them all.

@@ -68,9 +68,7 @@ fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
     assert!(!sandbox.has_taint("worker-2", SHUTDOWN));
     sandbox.cloud().set_power(id, true);
     sandbox.kubelets().heartbeat();
-    wait_until("the taint to go", || {
-        !sandbox.has_taint("worker-1", SHUTDOWN)
-    });
+    wait_until("the taint to go", || !sandbox.has_taint("worker-1", SHUTDOWN));
     assert!(sandbox.has_taint("worker-1", "mine"), "others' taints stay");
     assert_eq!(deletions(&sandbox), 0);
 }
@@ -92,10 +90,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
     for n in 1..=5 {
-        assert!(
-            sandbox.has_taint(&format!("worker-{n}"), SHUTDOWN),
-            "{ran:?}"
-        );
+        assert!(sandbox.has_taint(&format!("worker-{n}"), SHUTDOWN), "{ran:?}");
     }
     assert_eq!(deletions(&sandbox), 3);
     assert!(sandbox.has_node("worker-9"));
@@ -135,19 +130,14 @@ fn on_a_doubt_the_node_stays() {
             Rule::new(answer(200, &body)).path(list)
         }),
     ];
-    side_by_side(cases, |(name, rule)| {
-        stays_until_it_is_mended(name, rule.half(Half::Hetzner))
-    });
+    side_by_side(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
 }
 
 /// Of more servers than it shows, a list says nothing about those that it does not show.
 #[test]
 fn a_list_that_holds_less_than_it_says_is_incomplete() {
-    for (per_page, last, total) in [
-        (50, json!(null), 120),
-        (50, json!(1), 120),
-        (2, json!(1), 100),
-    ] {
+    for (per_page, last, total) in [(50, json!(null), 120), (50, json!(1), 120), (2, json!(1), 100)]
+    {
         let sandbox = initialised(2);
         delete_server(&sandbox, "worker-2");
         let servers = sandbox.servers();
@@ -187,18 +177,10 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
     let rule = sandbox.fault(rule);
     delete_server(&sandbox, "worker-2");
     let mark = sandbox.mark();
-    wait_until("some ticks", || {
-        sandbox.faults().hits(rule) > 0 && looks(mark) > 6
-    });
-    assert!(
-        sandbox.has_node("worker-2") && deletions(&sandbox) == 0,
-        "{name}:\n{}",
-        daemon.log()
-    );
+    wait_until("some ticks", || sandbox.faults().hits(rule) > 0 && looks(mark) > 6);
+    assert!(sandbox.has_node("worker-2") && deletions(&sandbox) == 0, "{name}:\n{}", daemon.log());
     sandbox.faults().remove(rule);
-    wait_until("the node to go when the doubt is over", || {
-        !sandbox.has_node("worker-2")
-    });
+    wait_until("the node to go when the doubt is over", || !sandbox.has_node("worker-2"));
     assert_eq!(sandbox.nodes().len(), 2, "{name}");
 }
 
@@ -274,10 +256,7 @@ fn another_project_s_token_fails_a_pass() {
 #[test]
 fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     let sandbox = initialised(2);
-    let rule = on(
-        "PATCH /api/v1/nodes/*",
-        Effect::kubernetes_status(403, "Forbidden", "no"),
-    );
+    let rule = on("PATCH /api/v1/nodes/*", Effect::kubernetes_status(403, "Forbidden", "no"));
     let rule = sandbox.fault(rule);
     sandbox.edit_node("worker-1", |node| {
         node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
@@ -294,9 +273,7 @@ fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     assert_eq!(told, 1, "{}", daemon.log());
     assert!(sandbox.has_event("worker-1", "TaintingNodeFailed"));
     sandbox.faults().remove(rule);
-    wait_until("the taint to go", || {
-        !sandbox.has_taint("worker-1", SHUTDOWN)
-    });
+    wait_until("the taint to go", || !sandbox.has_taint("worker-1", SHUTDOWN));
 }
 
 #[test]
@@ -382,9 +359,7 @@ fn not_ready_nodes_cost_few_calls() {
     let mark = sandbox.mark();
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10h"]);
     // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
-    wait_until("a minute's looks", || {
-        sandbox.calls_of(mark, "/api/v1/nodes") >= 24
-    });
+    wait_until("a minute's looks", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
     let asked = sandbox.count_since(mark, |call| call.path.starts_with("/v1/servers/"));
     assert!((1..=4).contains(&asked), "asked {asked} times");
 }
@@ -411,10 +386,7 @@ fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
     for n in 0..200 {
         sandbox.create_server(&format!("other-{n}"));
     }
-    let flags = [
-        "--node-status-update-frequency=10h",
-        "--controllers=*,-service",
-    ];
+    let flags = ["--node-status-update-frequency=10h", "--controllers=*,-service"];
     let _daemon = sandbox.daemon(&flags);
     let mark = sandbox.mark();
     let count = |path: &str| sandbox.calls_of(mark, path);
@@ -457,10 +429,9 @@ fn the_commands_show_it_and_sync_does_it() {
     sandbox.cloud().set_power(off, false);
     sandbox.kubelets().expire();
     let list = sandbox.ccm(&["node", "list"]).stdout;
-    for (name, state, end) in [
-        ("worker-2", "missing", "delete"),
-        ("off", "NotReady", "shutdown taint"),
-    ] {
+    for (name, state, end) in
+        [("worker-2", "missing", "delete"), ("off", "NotReady", "shutdown taint")]
+    {
         let row = list.lines().find(|line| line.starts_with(name)).unwrap();
         assert!(row.contains(state) && row.ends_with(end), "{list}");
     }

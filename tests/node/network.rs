@@ -34,11 +34,7 @@ fn by_id_or_by_name() {
         contains(&log, &format!("private Network: sandbox ({id})"));
         assert!(!log.contains("metadata"), "{log}");
     }
-    let ran = ccm(
-        &with(env(&sandbox), &[("HCLOUD_NETWORK", "4711")]),
-        &["run"],
-    )
-    .with_code(1);
+    let ran = ccm(&with(env(&sandbox), &[("HCLOUD_NETWORK", "4711")]), &["run"]).with_code(1);
     let expected = format!(
         "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox ({id}), {id} ({other})"
     );
@@ -60,10 +56,7 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
         },
     );
     let id = sandbox.network_id();
-    for (server, there) in [
-        (alone, "none".to_owned()),
-        (elsewhere, format!("other ({other})")),
-    ] {
+    for (server, there) in [(alone, "none".to_owned()), (elsewhere, format!("other ({other})"))] {
         sandbox.cloud().set_metadata_server(Some(server));
         for words in [&["run"][..], &["run", "--once"]] {
             let ran = sandbox.ccm(words).with_code(1);
@@ -80,10 +73,7 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
             assert!(ran.code == 0 && !ran.stderr.contains("attached"), "{ran:?}");
         }
     }
-    let log = works(
-        &sandbox,
-        &[("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")],
-    );
+    let log = works(&sandbox, &[("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")]);
     assert!(!log.contains("attached"), "{log}");
 }
 
@@ -109,10 +99,7 @@ fn outside_of_hetzner_it_goes_on_with_a_warning() {
             })
             .collect();
         assert_eq!(told.len(), 1, "{log}");
-        assert!(
-            told[0].contains("WARN") && told[0].contains(why),
-            "{told:?}"
-        );
+        assert!(told[0].contains("WARN") && told[0].contains(why), "{told:?}");
         assert!(
             told[0].ends_with("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true silences this"),
             "{told:?}"

@@ -18,10 +18,7 @@ const ONCE: &[&str] = &["run", "--once"];
 const OFTEN: &[&str] = &["--node-status-update-frequency=10s"];
 
 fn prefixes(sandbox: &Sandbox, prefixes: &str) -> Env {
-    with(
-        env(sandbox),
-        &[("HCLOUD_INSTANCES_LABEL_PREFIXES", prefixes)],
-    )
+    with(env(sandbox), &[("HCLOUD_INSTANCES_LABEL_PREFIXES", prefixes)])
 }
 
 fn edit_server(sandbox: &Sandbox, name: &str, edit: impl FnOnce(&mut Value)) {
@@ -48,21 +45,14 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
             "node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "",
         });
     });
-    let env = prefixes(
-        &sandbox,
-        "node.example.com/, node-role.kubernetes.io/worker",
-    );
+    let env = prefixes(&sandbox, "node.example.com/, node-role.kubernetes.io/worker");
     ccm(&env, ONCE).with_code(0);
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
         "PATCH /api/v1/nodes/worker-1",
         "POST /api/v1/namespaces/default/events",
     ];
-    assert_eq!(
-        writes(&sandbox),
-        expected,
-        "no write more than without labels"
-    );
+    assert_eq!(writes(&sandbox), expected, "no write more than without labels");
     let worker = sandbox.node("worker-1");
     let labels = worker["metadata"]["labels"].as_object().unwrap();
     let from_server = labels.keys().filter(|key| key.contains("example") || key.contains("role"));
@@ -85,20 +75,12 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
 
 #[test]
 fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
-    for flags in [
-        &["run", "--once"][..],
-        &["run", "--once", "--cloud-provider=hcloud"],
-    ] {
+    for flags in [&["run", "--once"][..], &["run", "--once", "--cloud-provider=hcloud"]] {
         let sandbox = calm(1);
-        edit_server(&sandbox, "worker-1", |server| {
-            server["labels"] = json!({ POOL: "gpu" })
-        });
+        edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
         sandbox.ccm(flags).with_code(0);
         assert_eq!(label(&sandbox, POOL), Value::Null);
-        assert_eq!(
-            sandbox.node("worker-1")["metadata"]["annotations"][OWNED],
-            Value::Null
-        );
+        assert_eq!(sandbox.node("worker-1")["metadata"]["annotations"][OWNED], Value::Null);
     }
 }
 
@@ -122,9 +104,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
     gets(Value::Null);
     set(Some("gpu"));
     gets(json!("gpu"));
-    edit_node(&sandbox, "worker-1", |node| {
-        node["metadata"]["labels"][POOL] = json!("mine")
-    });
+    edit_node(&sandbox, "worker-1", |node| node["metadata"]["labels"][POOL] = json!("mine"));
     wait_until("it is the person's", || {
         sandbox.node("worker-1")["metadata"]["annotations"][OWNED].is_null()
     });
@@ -141,22 +121,16 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
 #[test]
 fn a_wrong_answer_takes_no_label_away() {
     let sandbox = calm(2);
-    edit_server(&sandbox, "worker-1", |server| {
-        server["labels"] = json!({ POOL: "gpu" })
-    });
+    edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
     let env = prefixes(&sandbox, "node.example.com/");
     ccm(&env, ONCE).with_code(0);
     let before = sandbox.nodes();
     type Change = fn(&mut Value);
     let wrong: [(&str, Change); 4] = [
-        ("missing", |server| {
-            drop(server.as_object_mut().unwrap().remove("labels"))
-        }),
+        ("missing", |server| drop(server.as_object_mut().unwrap().remove("labels"))),
         ("null", |server| server["labels"] = Value::Null),
         ("a list", |server| server["labels"] = json!([])),
-        ("a number for a value", |server| {
-            server["labels"] = json!({ POOL: 1 })
-        }),
+        ("a number for a value", |server| server["labels"] = json!({ POOL: 1 })),
     ];
     for (what, change) in wrong {
         let effect = Effect::changed(move |mut answer| {
@@ -218,11 +192,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
     let events = events(&sandbox, "worker-1").into_iter();
     let events = events.filter(|(reason, _)| reason == "ServerImpaired");
     assert_eq!(events.count(), 4, "one for each message");
-    assert_eq!(
-        sandbox.node("worker-1")["spec"]["taints"],
-        Value::Null,
-        "no taint"
-    );
+    assert_eq!(sandbox.node("worker-1")["spec"]["taints"], Value::Null, "no taint");
 }
 
 #[test]
@@ -262,10 +232,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
         ("10.0.0.4", "node \"worker-3\" has"),
         ("203.0.113.2", "is an ExternalIP of the node as well"),
         ("127.0.0.1", "is not the unicast IP address of a machine"),
-        (
-            "10.0.0.8,10.0.0.9",
-            "is not the unicast IP address of a machine",
-        ),
+        ("10.0.0.8,10.0.0.9", "is not the unicast IP address of a machine"),
         ("vpn", "is not the unicast IP address of a machine"),
     ] {
         let before = addresses(&sandbox.node("worker-2"));
@@ -281,10 +248,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
 fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
     let sandbox = common::networked(0).simulated();
     let join = |name: &str, node_ip: Option<&str>| {
-        let spec = ServerSpec {
-            name: name.into(),
-            ..ServerSpec::default()
-        };
+        let spec = ServerSpec { name: name.into(), ..ServerSpec::default() };
         let server = sandbox.cloud().create_server(sandbox.project(), spec);
         sandbox.register_node(NodeSpec {
             name: name.into(),
@@ -295,10 +259,7 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
     };
     join("vpn", Some("100.64.0.7"));
     join("pair", Some("fd7a::1,100.64.0.8"));
-    let none = with(
-        env(&sandbox),
-        &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "none")],
-    );
+    let none = with(env(&sandbox), &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "none")]);
     let ran = ccm(&none, ONCE);
     assert!(
         ran.code == 1 && ran.stderr.contains("100.64.0.7 is not an address of server"),
@@ -309,10 +270,6 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
     assert!(!ran.stderr.contains("NoAddress"), "{ran:?}");
     let expected = ["InternalIP 100.64.0.7", "Hostname vpn"];
     assert_eq!(addresses(&sandbox.node("vpn")), expected);
-    let expected = [
-        "InternalIP fd7a::1",
-        "InternalIP 100.64.0.8",
-        "Hostname pair",
-    ];
+    let expected = ["InternalIP fd7a::1", "InternalIP 100.64.0.8", "Hostname pair"];
     assert_eq!(addresses(&sandbox.node("pair")), expected);
 }

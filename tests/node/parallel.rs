@@ -30,11 +30,9 @@ fn node_writes(sandbox: &Sandbox) -> Vec<(String, bool)> {
 
 #[test]
 fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first() {
-    for (args, expected) in [
-        (&[][..], 5),
-        (&["--concurrent-node-syncs=3"], 3),
-        (&["--concurrent-node-syncs=1"], 1),
-    ] {
+    for (args, expected) in
+        [(&[][..], 5), (&["--concurrent-node-syncs=3"], 3), (&["--concurrent-node-syncs=1"], 1)]
+    {
         let sandbox = quiet(NODES);
         let in_flight = InFlight::of(&sandbox, "PATCH", expected, 5);
         ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat()).with_code(0);
@@ -88,19 +86,13 @@ fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same
         let counts = report.counts();
         let counted = counts.changed + counts.failed + counts.unreached + counts.unchanged;
         assert_eq!(counted, NODES, "{report:?}");
-        assert!(
-            report.changes.is_sorted_by_key(|(object, _)| object),
-            "{report:?}"
-        );
+        assert!(report.changes.is_sorted_by_key(|(object, _)| object), "{report:?}");
         // Of those that were begun; all others are unreached.
         assert!(counts.failed <= 5, "{report:?}");
 
         let report = pass(None);
         assert!(all_initialised(&sandbox), "{report:?}");
         assert_eq!(node_writes(&sandbox).len(), 2 * NODES);
-        assert!(
-            report.failures.is_empty() && report.is_complete(),
-            "{report:?}"
-        );
+        assert!(report.failures.is_empty() && report.is_complete(), "{report:?}");
     }
 }

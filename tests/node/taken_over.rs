@@ -15,25 +15,19 @@ const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 /// Initialised nodes `worker-1` and so on, which were created long ago; they change only when somebody changes them.
 fn initialised(nodes: usize, services: usize) -> (Arc<Sandbox>, Env) {
     let sandbox = common::networked(nodes).services(services).simulated();
-    let settings = [
-        ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
-        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4"),
-    ];
+    let settings =
+        [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4")];
     let env = with(env(&sandbox), &settings);
     ccm(&env, ONCE).with_code(0);
     for number in 1..=nodes {
         let name = format!("worker-{number}");
-        sandbox.edit_node(&name, |node| {
-            node["metadata"]["creationTimestamp"] = json!(LONG_AGO)
-        });
+        sandbox.edit_node(&name, |node| node["metadata"]["creationTimestamp"] = json!(LONG_AGO));
     }
     (sandbox, env)
 }
 
 fn annotate(sandbox: &Sandbox, name: &str, key: &str, value: &str) {
-    sandbox.edit_node(name, |node| {
-        node["metadata"]["annotations"][key] = json!(value)
-    });
+    sandbox.edit_node(name, |node| node["metadata"]["annotations"][key] = json!(value));
 }
 
 fn reports(sandbox: &Sandbox, name: &str, ip: &str) {
@@ -104,19 +98,13 @@ fn a_second_node_with_a_provider_id_decides_nothing_about_targets() {
     for evil in ["aa-evil", "zz-evil"] {
         claim(&sandbox, evil, "worker-1", false);
     }
-    sandbox.edit_node("worker-1", |node| {
-        node["metadata"]["labels"][EXCLUDED] = json!("true")
-    });
+    sandbox.edit_node("worker-1", |node| node["metadata"]["labels"][EXCLUDED] = json!("true"));
     ccm(&env, ONCE);
     assert_eq!(targets(&sandbox), [all[1]]);
     // A node that is offered does not go by another Node.
-    sandbox.edit_node("worker-1", |node| {
-        node["metadata"]["labels"][EXCLUDED] = json!("false")
-    });
+    sandbox.edit_node("worker-1", |node| node["metadata"]["labels"][EXCLUDED] = json!("false"));
     for evil in ["aa-evil", "zz-evil"] {
-        sandbox.edit_node(evil, |node| {
-            node["metadata"]["labels"][EXCLUDED] = json!("true")
-        });
+        sandbox.edit_node(evil, |node| node["metadata"]["labels"][EXCLUDED] = json!("true"));
     }
     ccm(&env, ONCE);
     assert_eq!(targets(&sandbox), all);
@@ -149,10 +137,7 @@ fn an_annotation_or_a_report_takes_no_address_from_an_initialised_node() {
     annotate(&sandbox, "worker-1", INTERNAL_IP, "100.64.0.7");
     ccm(&env, ONCE).with_code(0);
     let real = addresses(&sandbox.node("worker-1"));
-    assert!(
-        real.contains(&"InternalIP 100.64.0.7".to_owned()),
-        "{real:?}"
-    );
+    assert!(real.contains(&"InternalIP 100.64.0.7".to_owned()), "{real:?}");
     let evil = addresses(&sandbox.node("worker-2"));
     annotate(&sandbox, "worker-2", INTERNAL_IP, "100.64.0.7");
     ccm(&env, &["node", "sync", "worker-2"]).with_code(1).prints("node \"worker-1\"");

@@ -20,10 +20,7 @@ const METADATA: Poll = Poll {
     metadata_max_age: Some(Duration::ZERO),
 };
 
-const CELLS: Poll = Poll {
-    metadata_max_age: None,
-    ..METADATA
-};
+const CELLS: Poll = Poll { metadata_max_age: None, ..METADATA };
 
 fn world(sandbox: &Sandbox) -> Apis {
     let place = Place::new(sandbox);
@@ -74,10 +71,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
     assert_eq!((nodes.as_ref(), reads_by_name(&sandbox)), expected);
     let nodes = poll(&world, METADATA);
     assert_eq!(reads_by_name(&sandbox), 3);
-    assert_eq!(
-        named(&nodes, "worker-1").metadata.labels.get("pool"),
-        Some("a")
-    );
+    assert_eq!(named(&nodes, "worker-1").metadata.labels.get("pool"), Some("a"));
     assert!(named(&nodes, "worker-2").metadata.deletion_timestamp.is_some());
     let uid = |nodes: &[Arc<Node>]| named(nodes, "worker-3").metadata.uid.clone();
     assert_ne!(uid(&nodes), uid(&before));
@@ -141,11 +135,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     let before = clock::now();
     let nodes = world.nodes.again(&["worker-1".to_owned()], Duration::ZERO);
     let second = named(&nodes.unwrap().value, "worker-1");
-    assert_eq!(
-        world.nodes.first_seen(&first),
-        None,
-        "another one has its name"
-    );
+    assert_eq!(world.nodes.first_seen(&first), None, "another one has its name");
     assert!(world.nodes.first_seen(&second).unwrap() > before);
     renew("worker-2");
     let before = clock::now();

@@ -16,13 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const KINDS: [&str; 5] = [
-    "servers",
-    "load_balancers",
-    "firewalls",
-    "networks",
-    "ssh_keys",
-];
+const KINDS: [&str; 5] = ["servers", "load_balancers", "firewalls", "networks", "ssh_keys"];
 
 /// A project, and a user with a folder of programs before all others.
 struct Dev {
@@ -98,10 +92,7 @@ impl Dev {
     exit 1
 fi ;;
 esac"#;
-        let body = format!(
-            "{refusal}\nexec {} --poll-interval 10ms \"$@\"",
-            real.display()
-        );
+        let body = format!("{refusal}\nexec {} --poll-interval 10ms \"$@\"", real.display());
         self.write_program("hcloud", &body);
     }
 
@@ -276,11 +267,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
         json!({"direction": "in", "protocol": protocol, "port": port, "source_ips": ["0.0.0.0/0", "::/0"],
             "destination_ips": [], "description": null})
     };
-    let rules = [
-        rule(json!("22"), "tcp"),
-        rule(json!("6443"), "tcp"),
-        rule(Value::Null, "icmp"),
-    ];
+    let rules = [rule(json!("22"), "tcp"), rule(json!("6443"), "tcp"), rule(Value::Null, "icmp")];
     assert_eq!(world["firewalls"][0]["rules"], json!(rules));
     let network = &world["networks"][0];
     assert_eq!(network["range"], "10.0.0.0/8");
@@ -315,10 +302,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     let mark = dev.sandbox.mark();
     dev.succeeds("up", &[]);
     let again = dev.sandbox.calls().calls_since(mark);
-    assert!(
-        !again.is_empty() && again.iter().all(|call| !call.is_write()),
-        "{again:?}"
-    );
+    assert!(!again.is_empty() && again.iter().all(|call| !call.is_write()), "{again:?}");
     assert_eq!(dev.world(), world);
     // Another server is what is missing; none is deleted when there are more.
     dev.succeeds("up", &[("NODES", "1")]);
@@ -392,13 +376,7 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
         dev.record(program, "");
     }
     let mut printed = String::new();
-    for (script, more) in [
-        ("up", "true"),
-        ("down", ""),
-        ("up", ""),
-        ("push", ""),
-        ("down", ""),
-    ] {
+    for (script, more) in [("up", "true"), ("down", ""), ("up", ""), ("push", ""), ("down", "")] {
         let hccm = if more.is_empty() { "false" } else { more };
         let read =
             |file: &str| std::fs::read_to_string(dev.folder().join(file)).unwrap_or_default();
@@ -410,10 +388,7 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
         }
         let key_line = key.lines().nth(1).unwrap();
         for secret in [&join, &dev.token(), key_line, "a-client-key"] {
-            assert!(
-                secret.len() > 10 && !printed.contains(secret),
-                "{script}: {printed}"
-            );
+            assert!(secret.len() > 10 && !printed.contains(secret), "{script}: {printed}");
         }
         if script == "down" {
             assert!(!dev.folder().exists());
@@ -446,14 +421,8 @@ fn put_others(dev: &Dev) {
     };
     let server = |name: &str, labels: Value| json!({"name": name, "server_type": "cx23", "image": "debian-12", "location": "fsn1", "labels": labels});
     for (path, body) in [
-        (
-            "ssh_keys",
-            json!({"name": "other", "public_key": key, "labels": other}),
-        ),
-        (
-            "networks",
-            json!({"name": "other", "ip_range": "10.0.0.0/8", "labels": other}),
-        ),
+        ("ssh_keys", json!({"name": "other", "public_key": key, "labels": other})),
+        ("networks", json!({"name": "other", "ip_range": "10.0.0.0/8", "labels": other})),
         ("firewalls", json!({"name": "other"})),
         ("firewalls", json!({"name": "other-2", "labels": other})),
         ("servers", server("other", json!({}))),
@@ -462,10 +431,7 @@ fn put_others(dev: &Dev) {
         ("load_balancers", balancer("other", other.clone())),
         ("load_balancers", balancer("adopted", adopted)),
         // Terraform takes labels away that it does not know.
-        (
-            "load_balancers",
-            balancer("bare", json!({"ccm-dev-cluster": dev.name})),
-        ),
+        ("load_balancers", balancer("bare", json!({"ccm-dev-cluster": dev.name}))),
         (
             "load_balancers",
             balancer(
@@ -540,10 +506,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     std::fs::write(&login, "of another project").unwrap();
     let again = dev.succeeds("down", &[]);
     assert!(login.exists());
-    assert!(
-        again.starts_with("Nothing in this project carries the label"),
-        "{again}"
-    );
+    assert!(again.starts_with("Nothing in this project carries the label"), "{again}");
 }
 
 /// Protected servers, and load balancers in the Network that are not the cluster's: both keep what they need.
@@ -558,9 +521,7 @@ fn what_can_t_be_deleted_stays_with_its_network() {
         let path = format!("servers/{}/actions/change_protection", servers[1]["id"]);
         let (status, _) = dev.call("POST", &path, &json!({"delete": delete, "rebuild": delete}));
         assert_eq!(status, 201);
-        common::wait_until("the protection", || {
-            !dev.sandbox.cloud().has_running_actions()
-        });
+        common::wait_until("the protection", || !dev.sandbox.cloud().has_running_actions());
     };
     protect(true);
     let id = create_balancer(&dev, "of-the-other-ccm", json!({}), true);
@@ -572,10 +533,7 @@ fn what_can_t_be_deleted_stays_with_its_network() {
     assert_eq!(second["private_net"], servers[1]["private_net"]);
     let expected = &servers[1]["public_net"]["firewalls"];
     assert_eq!(second["public_net"]["firewalls"], *expected);
-    assert_eq!(
-        (dev.all("servers").len(), dev.all("ssh_keys").len()),
-        (1, 1)
-    );
+    assert_eq!((dev.all("servers").len(), dev.all("ssh_keys").len()), (1, 1));
     assert_eq!(network["load_balancers"], json!([id]));
 
     protect(false);
@@ -682,11 +640,7 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         let rule = dev.sandbox.fault(rule);
         let mark = dev.sandbox.mark();
         // Each fourth is run again, which ends the same.
-        let runs = if nth > 0 && nth.is_multiple_of(4) {
-            2
-        } else {
-            1
-        };
+        let runs = if nth > 0 && nth.is_multiple_of(4) { 2 } else { 1 };
         for _ in 0..runs {
             let ran = dev.run("down", &[]);
             assert_eq!(ran.code, 1, "call {nth}: {ran:?}");
@@ -739,10 +693,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
         (("LOCATION", "ash"), "TYPE=cx23 is not sold in LOCATION=ash"),
         (("TYPE", "cx1"), "not found"),
         (("LOCATION", "mars"), "is not sold in LOCATION=mars"),
-        (
-            ("KUBERNETES", "v1$(id)"),
-            "letters, digits, dots and dashes only",
-        ),
+        (("KUBERNETES", "v1$(id)"), "letters, digits, dots and dashes only"),
         (("HCLOUD_TOKEN", ""), "set HCLOUD_TOKEN"),
         (("HCLOUD_TOKEN", "x\ny"), "HCLOUD_TOKEN is no token"),
     ];
@@ -767,19 +718,11 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
 /// Our Deployment with the switches, as ccm understands it; the other's by its own release.
 #[test]
 fn switches_reach_the_daemon() {
-    let cases = [
-        ("ccm-from-scratch", "false"),
-        ("ccm-from-scratch", "true"),
-        ("hcloud", "true"),
-    ];
+    let cases = [("ccm-from-scratch", "false"), ("ccm-from-scratch", "true"), ("hcloud", "true")];
     for (profile, routes) in cases {
         let Some(dev) = dev("switches") else { return };
-        let variables = [
-            ("NODES", "1"),
-            ("PROFILE", profile),
-            ("ROUTES", routes),
-            ("LOCATION", "nbg1"),
-        ];
+        let variables =
+            [("NODES", "1"), ("PROFILE", profile), ("ROUTES", routes), ("LOCATION", "nbg1")];
         dev.succeeds("up", &variables);
         let Some(objects) = kustomized_at(&dev.folder()) else {
             return;
@@ -804,10 +747,7 @@ fn switches_reach_the_daemon() {
         &argv,
         "set env deployment/hcloud-cloud-controller-manager HCLOUD_NETWORK_ROUTES_ENABLED=false",
     );
-    assert!(
-        !argv.contains("--kustomize") && dev.written("imported").is_empty(),
-        "{argv}"
-    );
+    assert!(!argv.contains("--kustomize") && dev.written("imported").is_empty(), "{argv}");
 }
 
 #[test]
@@ -913,10 +853,7 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
         "{argv}{said}"
     );
     if kind == "k3s" {
-        assert!(
-            said.ends_with(&format!("installed v1.36 {role}\n")),
-            "{said}"
-        );
+        assert!(said.ends_with(&format!("installed v1.36 {role}\n")), "{said}");
     }
     root
 }
@@ -947,10 +884,7 @@ fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
             let file = root.join("etc/rancher/k3s/flannel.json");
             expected["flannel-conf"] = "/etc/rancher/k3s/flannel.json".into();
             let flannel = json!({"Network": "10.244.0.0/16", "EnableIPv4": true, "Backend": {"Type": "extension"}});
-            assert_eq!(
-                documents(&std::fs::read_to_string(file).unwrap()),
-                [flannel]
-            );
+            assert_eq!(documents(&std::fs::read_to_string(file).unwrap()), [flannel]);
         }
         let mut config = read(&root, "etc/rancher/k3s/config.yaml").remove(0);
         if let Some(path) = config["flannel-conf"].as_str() {
@@ -978,10 +912,7 @@ fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
         } else {
             let wanted = json!([{"token": bootstrap, "ttl": "0s"}]);
             assert_eq!(config[0]["bootstrapTokens"], wanted);
-            assert_eq!(
-                config[0]["localAPIEndpoint"]["advertiseAddress"],
-                "10.0.0.3"
-            );
+            assert_eq!(config[0]["localAPIEndpoint"]["advertiseAddress"], "10.0.0.3");
             assert_eq!(config[1]["kubernetesVersion"], "v1.36.2");
             assert_eq!(config[1]["networking"]["podSubnet"], "10.244.0.0/16");
             let wanted = json!(["203.0.113.9", "10.0.0.3"]);

@@ -107,11 +107,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             words.extend(names.iter().map(String::as_str));
             // The daemon's settings say which Primary IPs and certificates Services may use:
             // a shell without these settings asks for confirmation.
-            let by_settings = [
-                "kept-address.yaml",
-                "https-managed.yaml",
-                "mixed-protocols.yaml",
-            ];
+            let by_settings = ["kept-address.yaml", "https-managed.yaml", "mixed-protocols.yaml"];
             words.extend(by_settings.contains(&file).then_some("--yes"));
             let synced = ccm(&env, &words);
             assert_eq!(synced.code, 0, "{file}: {synced:?}");

@@ -33,14 +33,7 @@ fn virtual_environment() -> Result<PathBuf, String> {
     let _ = std::fs::remove_dir_all(&folder);
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder))
         .map_err(|why| format!("there is no python3 with venv: {why}"))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--retries=1",
-        "--requirement",
-    ];
+    let pip = ["-m", "pip", "install", "--quiet", "--retries=1", "--requirement"];
     run(Command::new(&python).args(pip).arg(&wanted))
         .map_err(|why| format!("the client cannot be installed: {why}"))?;
     std::fs::write(&complete, text).unwrap();

@@ -87,10 +87,7 @@ fn deployed(sandbox: &Sandbox) -> Env {
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
     let sandbox = common::networked(2).start();
-    let stray = NodeSpec {
-        name: "stray".into(),
-        ..NodeSpec::default()
-    };
+    let stray = NodeSpec { name: "stray".into(), ..NodeSpec::default() };
     sandbox.register_node(stray);
     let env = deployed(&sandbox);
     // One node changes after it was read.
@@ -107,12 +104,8 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     wait_until("both nodes", || {
         ["worker-1", "worker-2"].iter().all(|name| common::is_initialised(&sandbox.node(name)))
     });
-    wait_until("the event about the third", || {
-        !events(&sandbox, "stray").is_empty()
-    });
-    wait_until("their routes", || {
-        sandbox.cloud().routes(sandbox.network_id()).len() == 2
-    });
+    wait_until("the event about the third", || !events(&sandbox, "stray").is_empty());
+    wait_until("their routes", || sandbox.cloud().routes(sandbox.network_id()).len() == 2);
     // A Service comes, and goes.
     sandbox.create("web", &[], &[80]);
     wait_until("its address", || sandbox.has_address("web"));

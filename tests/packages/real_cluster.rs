@@ -236,20 +236,13 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
         listed = ccm(env, &["node", "list", "-o", "json"]);
     }
     listed.prints(&name);
-    ccm(
-        env,
-        &["node", "sync", &name, "--dry-run", "--detailed-exitcode"],
-    )
-    .with_code(3);
+    ccm(env, &["node", "sync", &name, "--dry-run", "--detailed-exitcode"]).with_code(3);
     ccm(env, &["node", "sync", &name]).with_code(0);
     let node = deployed.node(&name).unwrap();
     assert!(is_initialised(&node));
     let expected = format!("ccm-from-scratch://{id}");
     assert_eq!(node["spec"]["providerID"], expected);
-    assert_eq!(
-        node["metadata"]["labels"]["topology.kubernetes.io/zone"],
-        "fsn1"
-    );
+    assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], "fsn1");
     let external = "ExternalIP 203.0.113.1".to_owned();
     assert!(common::addresses(&node).contains(&external), "{node}");
     let again = ccm(env, &["node", "sync", &name]);
@@ -264,9 +257,7 @@ fn a_whole_life(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     let name = format!("{}-b", deployed.name);
     let id = sandbox.create_server(&name);
     deployed.register(&name);
-    wait_until("the initialised node", || {
-        is_initialised(&deployed.node(&name).unwrap())
-    });
+    wait_until("the initialised node", || is_initialised(&deployed.node(&name).unwrap()));
     sandbox.cloud().delete_server(id);
     deployed.falls_silent(&name);
     wait_until("the node to go", || deployed.node(&name).is_none());

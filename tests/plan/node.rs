@@ -53,21 +53,12 @@ pub fn applied(plan: &NodePlan) -> Node {
             NodeChange::SetAddresses { addresses, .. } => {
                 node.status.addresses.clone_from(addresses);
             }
-            NodeChange::Update {
-                labels,
-                annotations,
-                provider_id,
-                taints,
-                ..
-            } => {
+            NodeChange::Update { labels, annotations, provider_id, taints, .. } => {
                 let metadata = &mut node.metadata;
                 metadata.labels = merged(&metadata.labels, labels);
                 metadata.annotations = merged(&metadata.annotations, annotations);
                 if let Some(id) = provider_id {
-                    assert!(
-                        node.spec.provider_id.is_empty(),
-                        "a provider ID can't be changed"
-                    );
+                    assert!(node.spec.provider_id.is_empty(), "a provider ID can't be changed");
                     node.spec.provider_id = id.clone();
                 }
                 if let Some(taints) = taints {
@@ -85,17 +76,11 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     let reports =
         |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
     let with_id = |id: &str| json!({ "spec": { "providerID": id } });
-    let cloud = Memory::of([
-        server(1, "a"),
-        server(2, "b"),
-        server(3, "other"),
-        server(4, "twin"),
-    ]);
+    let cloud = Memory::of([server(1, "a"), server(2, "b"), server(3, "other"), server(4, "twin")]);
     let mut twins = cloud.clone();
-    twins.instances.push(Instance {
-        public_ipv4: cloud.instances[2].public_ipv4,
-        ..server(5, "another")
-    });
+    twins
+        .instances
+        .push(Instance { public_ipv4: cloud.instances[2].public_ipv4, ..server(5, "another") });
     // Name; nodes beside it; what it carries; the cloud; expected server or reason.
     #[allow(clippy::type_complexity)]
     #[rustfmt::skip] // A case is a line.
@@ -126,11 +111,9 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
                 "case {number}: {:?}",
                 plan.server
             ),
-            Err(reason) => assert!(
-                reasons(&plan).contains(&reason),
-                "case {number}: {:?}",
-                plan.findings
-            ),
+            Err(reason) => {
+                assert!(reasons(&plan).contains(&reason), "case {number}: {:?}", plan.findings)
+            }
         }
     }
 }
@@ -144,12 +127,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
         "spec": { "providerID": "memory://99" },
     });
-    let cloud = Memory::of([
-        server(1, "a"),
-        server(2, "b"),
-        server(3, "twin"),
-        server(4, "twin"),
-    ]);
+    let cloud = Memory::of([server(1, "a"), server(2, "b"), server(3, "twin"), server(4, "twin")]);
     let other = || vec![node("b", on("memory://2"))];
     // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
     #[rustfmt::skip] // A case is a line.
@@ -182,10 +160,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
 fn a_server_is_given_to_one_node_only() {
     let reports = |name: &str, ip: &str| {
         let addresses = json!([{ "type": "InternalIP", "address": ip }]);
-        node(
-            name,
-            json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }),
-        )
+        node(name, json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }))
     };
     let cloud = Memory::of([server(1, "a"), server(2, "free")]);
     let both = ["x", "y"].map(|name| reports(name, "203.0.113.3"));
@@ -278,15 +253,7 @@ fn a_new_node_with_the_server_s_name_gets_it_before_another_new_one_that_names_i
 
 fn is_initialised_by(plan: &NodePlan) -> bool {
     let mut changes = plan.changes.iter();
-    changes.any(|change| {
-        matches!(
-            change,
-            NodeChange::Update {
-                taints: Some(_),
-                ..
-            }
-        )
-    })
+    changes.any(|change| matches!(change, NodeChange::Update { taints: Some(_), .. }))
 }
 
 #[test]
@@ -311,10 +278,7 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
     let new = json!({ "spec": { "taints": [taint()] } });
     for evil in ["aa-evil", "zz-evil"] {
         // Another provider's node, or a node without a provider ID, has the server.
-        for real in [
-            json!({ "spec": { "providerID": "elsewhere://1" } }),
-            json!({}),
-        ] {
+        for real in [json!({ "spec": { "providerID": "elsewhere://1" } }), json!({})] {
             let both = [reports("real", real.clone()), reports(evil, new.clone())];
             let plans = plan_all(&both, &cloud);
             let evil = &plans[1];
@@ -352,12 +316,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     let plan = plan_all(&[start], &cloud).remove(0);
     let [
         NodeChange::SetAddresses { addresses, .. },
-        NodeChange::Update {
-            labels,
-            provider_id,
-            taints,
-            ..
-        },
+        NodeChange::Update { labels, provider_id, taints, .. },
     ] = plan.changes.as_slice()
     else {
         panic!("{:?}", plan.changes)
@@ -389,10 +348,7 @@ fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
 #[test]
 fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
     let cloud = Memory::of([server(1, "a")]);
-    let (beta, stable) = (
-        TopologyLabel::Zone.beta_key(),
-        TopologyLabel::Zone.stable_key(),
-    );
+    let (beta, stable) = (TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key());
     // Beta, stable, what the stable one is set to.
     let cases = [
         (None, None, None),
@@ -413,12 +369,9 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
             .changes
             .iter()
             .flat_map(|change| match change {
-                NodeChange::Update {
-                    labels,
-                    provider_id: None,
-                    taints: None,
-                    ..
-                } => labels.clone().into_iter(),
+                NodeChange::Update { labels, provider_id: None, taints: None, .. } => {
+                    labels.clone().into_iter()
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -435,10 +388,7 @@ fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
     let node = node("a", json!({ "metadata": { "labels": labels } }));
     let plan = plan_all(&[node], &cloud).remove(0);
     let changes = plan.changes.as_slice();
-    assert!(
-        matches!(changes, [NodeChange::SetAddresses { .. }]),
-        "{changes:?}"
-    );
+    assert!(matches!(changes, [NodeChange::SetAddresses { .. }]), "{changes:?}");
     assert!(reasons(&plan).contains(&Reason::NotExternal));
 }
 
@@ -581,15 +531,10 @@ fn what_is_written_rests_on_what_is_known_in_any_world() {
                 "seed {seed}: a taint of others was touched"
             );
             // The commit point comes last.
-            let commit = plan.changes.iter().position(|c| {
-                matches!(
-                    c,
-                    NodeChange::Update {
-                        taints: Some(_),
-                        ..
-                    }
-                )
-            });
+            let commit = plan
+                .changes
+                .iter()
+                .position(|c| matches!(c, NodeChange::Update { taints: Some(_), .. }));
             assert!(
                 commit.is_none_or(|position| position + 1 == plan.changes.len()),
                 "seed {seed}"
@@ -599,11 +544,7 @@ fn what_is_written_rests_on_what_is_known_in_any_world() {
 }
 
 fn metal(number: u64, name: &str) -> Instance {
-    Instance {
-        id: InstanceId::Dedicated(number),
-        public_ipv4: None,
-        ..server(number, name)
-    }
+    Instance { id: InstanceId::Dedicated(number), public_ipv4: None, ..server(number, name) }
 }
 
 /// What is known of the servers of each API: its list, or why there is none.

@@ -19,11 +19,8 @@ use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
 
-const FAMILIES: [AddressFamily; 3] = [
-    AddressFamily::Ipv4,
-    AddressFamily::Ipv6,
-    AddressFamily::Dualstack,
-];
+const FAMILIES: [AddressFamily; 3] =
+    [AddressFamily::Ipv4, AddressFamily::Ipv6, AddressFamily::Dualstack];
 
 /// Public IPv4, public IPv6.
 const SERVERS: [(&str, bool, bool); 4] = [
@@ -74,10 +71,7 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
         public_ipv4: ipv4.then(|| "203.0.113.9".parse().unwrap()),
         public_ipv6: ipv6.then(|| "2001:db8:9::/64".parse().unwrap()),
-        private: vec![
-            private(network + 1, "10.9.9.9"),
-            private(network, "10.0.0.2"),
-        ],
+        private: vec![private(network + 1, "10.9.9.9"), private(network, "10.0.0.2")],
         ..objects::server(42, "w")
     }
 }
@@ -86,10 +80,8 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
     let mut annotations = serde_json::Map::new();
     annotations.extend(provided.map(|ip| (PROVIDED_NODE_IP.to_owned(), json!(ip))));
     annotations.extend(external_ipv6.map(|ip| (EXTERNAL_IPV6.to_owned(), json!(ip))));
-    let (metadata, spec) = (
-        json!({ "annotations": annotations }),
-        json!({ "providerID": "ccm-from-scratch://42" }),
-    );
+    let (metadata, spec) =
+        (json!({ "annotations": annotations }), json!({ "providerID": "ccm-from-scratch://42" }));
     objects::node("w", json!({ "metadata": metadata, "spec": spec }))
 }
 
@@ -184,10 +176,7 @@ fn dedicated_node(reported: &[&str]) -> Node {
 
 fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let nodes = [node.clone()];
-    let servers = Servers {
-        cloud: Ok(&[]),
-        dedicated: Ok(std::slice::from_ref(server)),
-    };
+    let servers = Servers { cloud: Ok(&[]), dedicated: Ok(std::slice::from_ref(server)) };
     plan(&nodes, servers, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
 }
 
@@ -199,10 +188,8 @@ fn the_whole_table_of_addresses_of_dedicated_servers() {
         for (has, ipv4, ipv6) in SERVERS {
             for (reported_name, reported) in REPORTED {
                 for forward in [true, false] {
-                    let hetzner = Hetzner::new(Settings {
-                        robot: Some(robot(forward)),
-                        ..settings(family)
-                    });
+                    let hetzner =
+                        Hetzner::new(Settings { robot: Some(robot(forward)), ..settings(family) });
                     let (node, server) = (dedicated_node(reported), dedicated(ipv4, ipv6));
                     let plan = plan_dedicated(&node, &server, &hetzner);
                     let family = family.name();
@@ -249,11 +236,7 @@ fn labels_and_provider_id_of_dedicated_servers() {
                 .unwrap();
                 let plan = plan_dedicated(&node, &dedicated(true, true), &hetzner);
                 let update = plan.changes.iter().find_map(|change| match change {
-                    NodeChange::Update {
-                        labels,
-                        provider_id,
-                        ..
-                    } => Some((labels, provider_id)),
+                    NodeChange::Update { labels, provider_id, .. } => Some((labels, provider_id)),
                     _ => None,
                 });
                 let (labels, provider_id) = update.unwrap();
@@ -330,10 +313,7 @@ fn private_addresses_that_the_api_does_not_know() {
         let hetzner = Hetzner::new(Settings {
             connection: connection_to(&sandbox),
             network: Some(NetworkSelector::Id(network)),
-            nodes: NodeSettings {
-                internal_ip_from,
-                ..node_settings(family)
-            },
+            nodes: NodeSettings { internal_ip_from, ..node_settings(family) },
             ..settings(family)
         });
         hetzner.prepare().unwrap();
@@ -343,10 +323,7 @@ fn private_addresses_that_the_api_does_not_know() {
         node.metadata.annotations = annotations.collect();
         let server = server(network, true, true);
         let plan = plan_one(&node, &server, &hetzner);
-        let case = format!(
-            "{} {internal_ip_from:?} {provided:?} {annotation:?}",
-            family.name()
-        );
+        let case = format!("{} {internal_ip_from:?} {provided:?} {annotation:?}", family.name());
         assert_eq!(outcome(&plan), expected, "{case}");
         stays(&node, &plan, &server, &hetzner);
     }

@@ -22,10 +22,7 @@ fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> Memory {
     let labels = labels.iter().filter(|(key, _)| label_prefixes.allow(key));
     let labels = labels.map(|(key, value)| ((*key).into(), (*value).into()));
     Memory {
-        instances: vec![Instance {
-            labels: labels.collect(),
-            ..server(1, "a")
-        }],
+        instances: vec![Instance { labels: labels.collect(), ..server(1, "a") }],
         label_prefixes,
         ..Memory::default()
     }
@@ -113,15 +110,8 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
     let own = serde_json::from_value(there.clone()).unwrap();
     new.spec.taints.push(own);
     let plan = plan_one(&new, &cloud);
-    let [
-        NodeChange::SetAddresses { .. },
-        NodeChange::Update {
-            labels,
-            annotations,
-            taints,
-            ..
-        },
-    ] = plan.changes.as_slice()
+    let [NodeChange::SetAddresses { .. }, NodeChange::Update { labels, annotations, taints, .. }] =
+        plan.changes.as_slice()
     else {
         panic!("{:?}", plan.changes)
     };
@@ -190,17 +180,10 @@ fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
     let long = format!("{}.example.com/x", "a".repeat(230));
     let long: Vec<String> = (0..9).map(|n| format!("{long}{n}")).collect();
     let long: Vec<(&str, &str)> = long.iter().map(|key| (key.as_str(), "x")).collect();
-    let [domain, _] = long[0].0.split('/').collect::<Vec<_>>()[..] else {
-        panic!()
-    };
+    let [domain, _] = long[0].0.split('/').collect::<Vec<_>>()[..] else { panic!() };
     let domain = format!("{domain}/");
     let too_long = "x".repeat(64);
-    for labels in [
-        &many[..],
-        &long,
-        &[(POOL, "not valid")],
-        &[(POOL, &too_long)],
-    ] {
+    for labels in [&many[..], &long, &[(POOL, "not valid")], &[(POOL, &too_long)]] {
         let plan = plan_one(&start, &cloud(labels, &["node.example.com/", &domain]));
         assert_eq!(plan.changes, vec![], "{labels:?}");
         assert_eq!(reasons(&plan), [Reason::InvalidServerLabel], "{labels:?}");

@@ -13,10 +13,7 @@ use std::process::{Command, Stdio};
 const MUTATED: u64 = 4000;
 
 fn read(certificate: &[u8], key: &[u8]) -> Result<Chain, String> {
-    let pem = |bytes: &[u8], origin: &str| Pem {
-        bytes: bytes.to_vec(),
-        origin: origin.to_owned(),
-    };
+    let pem = |bytes: &[u8], origin: &str| Pem { bytes: bytes.to_vec(), origin: origin.to_owned() };
     Chain::from_pem(&pem(certificate, "tls.crt"), &pem(key, "tls.key"))
 }
 

@@ -75,9 +75,7 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
     let error = post(client, body);
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
-    let Kind::TimedOut(after) = error.kind else {
-        panic!("{what}: {took:?}: {error:?}")
-    };
+    let Kind::TimedOut(after) = error.kind else { panic!("{what}: {took:?}: {error:?}") };
     // Its time begins before the gate lets it through: a moment, on a busy machine some milliseconds.
     assert!(after <= TIMEOUT, "{what}: {error}");
     // The kernel gives up a connection whose peer has confirmed nothing for as long as was left at the last send, which
@@ -110,22 +108,19 @@ fn an_answer_that_comes_a_byte_at_a_time() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
     // From the first byte on, and only after the head.
     for at_once in [0, head.len()] {
-        let base = serve(
-            TcpListener::bind("127.0.0.1:0").unwrap(),
-            move |mut stream| {
-                let mut request = [0; 4096];
-                let _ = stream.read(&mut request);
-                let answer = format!("{head}{}", " ".repeat(1000));
-                let (first, rest) = answer.as_bytes().split_at(at_once);
-                let _ = stream.write_all(first);
-                for byte in rest {
-                    std::thread::sleep(Duration::from_millis(10));
-                    if stream.write_all(&[*byte]).is_err() {
-                        return;
-                    }
+        let base = serve(TcpListener::bind("127.0.0.1:0").unwrap(), move |mut stream| {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request);
+            let answer = format!("{head}{}", " ".repeat(1000));
+            let (first, rest) = answer.as_bytes().split_at(at_once);
+            let _ = stream.write_all(first);
+            for byte in rest {
+                std::thread::sleep(Duration::from_millis(10));
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
                 }
-            },
-        );
+            }
+        });
         let gate = Passed::default();
         let client = plain(base, TIMEOUT, gate.clone());
         times_out(&format!("{at_once} at once"), &client, &gate, &json!({}));
@@ -159,9 +154,7 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
     let client = plain(base, TIMEOUT, gate.clone());
     let body = json!({ "x": "x".repeat(LARGE_BYTES) });
     times_out("taken slowly", &client, &gate, &body);
-    wait_until("the end of what is taken", || {
-        taken.lock().unwrap().is_some()
-    });
+    wait_until("the end of what is taken", || taken.lock().unwrap().is_some());
     let (count, end) = taken.lock().unwrap().take().unwrap();
     assert!(count < LARGE_BYTES, "the whole request arrived");
     assert_eq!(end, Some(ErrorKind::ConnectionReset), "after {count} bytes");
@@ -176,10 +169,7 @@ fn tls_through_a_narrow_pipe() {
         Authorities::parse(sandbox.authority().certificate_pem().as_bytes()).unwrap().certificates;
     let there = sandbox.address(Half::Kubernetes);
     // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
-    for (what, up, down) in [
-        ("slow answers", 64 * 1024, 1),
-        ("slow requests", 200, 64 * 1024),
-    ] {
+    for (what, up, down) in [("slow answers", 64 * 1024, 1), ("slow requests", 200, 64 * 1024)] {
         let listener = narrow();
         let base = format!("https://{}", listener.local_addr().unwrap());
         std::thread::spawn(move || {
@@ -190,10 +180,7 @@ fn tls_through_a_narrow_pipe() {
                 std::thread::spawn(move || trickle(back.0, back.1, down));
             }
         });
-        let tls = Tls {
-            roots: Roots::Only(authorities.clone()),
-            ..Tls::default()
-        };
+        let tls = Tls { roots: Roots::Only(authorities.clone()), ..Tls::default() };
         let gate = Passed::default();
         let token = SecretSource::fixed(Secret::new(&token));
         let client = client(base, tls, token, TIMEOUT, gate.clone());
@@ -219,14 +206,11 @@ fn trickle(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
 fn nothing_is_sent_when_the_time_is_over_before() {
     let taken = Arc::new(Mutex::new(None));
     let into = Arc::clone(&taken);
-    let base = serve(
-        TcpListener::bind("127.0.0.1:0").unwrap(),
-        move |mut stream| {
-            let mut request = Vec::new();
-            let _ = stream.read_to_end(&mut request);
-            *into.lock().unwrap() = Some(request.len());
-        },
-    );
+    let base = serve(TcpListener::bind("127.0.0.1:0").unwrap(), move |mut stream| {
+        let mut request = Vec::new();
+        let _ = stream.read_to_end(&mut request);
+        *into.lock().unwrap() = Some(request.len());
+    });
     struct Slow;
     impl Gate for Slow {
         fn pass(&self, _: &str) -> Result<(), Refused> {

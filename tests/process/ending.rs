@@ -61,10 +61,8 @@ fn a_second_signal_ends_it_at_once() {
 fn events_that_wait_are_written_at_the_end() {
     const UNKNOWN: usize = 5;
     let sandbox = quiet(1);
-    let slow = on(
-        "POST /api/v1/namespaces/default/events",
-        Effect::Slow(Duration::from_millis(60)),
-    );
+    let slow =
+        on("POST /api/v1/namespaces/default/events", Effect::Slow(Duration::from_millis(60)));
     sandbox.fault(slow);
     let names: Vec<String> = (0..UNKNOWN).map(|n| format!("none-{n}")).collect();
     let mut annotations = vec![("location", "fsn1")];
@@ -85,10 +83,7 @@ fn events_that_wait_are_written_at_the_end() {
     assert_eq!(events(), UNKNOWN, "{}", daemon.log());
     let calls = sandbox.calls().calls();
     let last = calls.iter().rfind(|call| call.is_write());
-    assert!(
-        last.is_some_and(|call| common::is_lease(&call.path)),
-        "{last:?}"
-    );
+    assert!(last.is_some_and(|call| common::is_lease(&call.path)), "{last:?}");
 }
 
 /// Whether panics unwind, as here, or abort, as in the release: the hook ends the process before either.
@@ -125,15 +120,10 @@ fn child() {
     };
     // The command itself makes the process what every run of it is.
     ccm::cli::main(vec!["ccm".into(), "version".into()]);
-    let options = config::Options {
-        kubeconfig: vec![kubeconfig.into()],
-        ..config::Options::default()
-    };
-    let timing = Timing {
-        read_timeout: LIMIT,
-        write_timeout: LIMIT,
-        retry_wait: Duration::from_millis(10),
-    };
+    let options =
+        config::Options { kubeconfig: vec![kubeconfig.into()], ..config::Options::default() };
+    let timing =
+        Timing { read_timeout: LIMIT, write_timeout: LIMIT, retry_wait: Duration::from_millis(10) };
     let client = kube::Client::new(
         config::load(&options).unwrap(),
         Proxies::Never,
@@ -142,15 +132,8 @@ fn child() {
     );
     let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud))));
     let stop: &'static Stop = Box::leak(Box::default());
-    let health = Health::start(
-        HealthSettings {
-            has_metrics: true,
-            address: None,
-        },
-        world,
-        stop,
-        None,
-    );
+    let health =
+        Health::start(HealthSettings { has_metrics: true, address: None }, world, stop, None);
     let controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(Works), Box::new(Panics { ticks_left: 3 })];
     let running = daemon::begin(world, controllers, stop, |name| health.watch(name));

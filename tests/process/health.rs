@@ -90,11 +90,7 @@ fn garbage_is_refused_and_does_no_harm() {
     let endless = [b"GET /livez HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 10_000]].concat();
     let cases: [(&str, &[u8], &str); 5] = [
         ("TLS", b"\x16\x03\x01\x02\x00\x01\x00", "HTTP/1.1 400 "),
-        (
-            "HTTP/2",
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "HTTP/1.1 400 ",
-        ),
+        ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 400 "),
         ("no path", b"GET livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
         ("zeros", &[0; 5000], "HTTP/1.1 400 "),
         ("a head without end", &endless, "HTTP/1.1 431 "),
@@ -126,13 +122,8 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
     let mut silent = connect(address);
     let mut dripping = connect(address);
     let begun = Instant::now();
-    wait_until("the end of the dripping client", || {
-        dripping.write_all(b"G").is_err()
-    });
-    assert!(
-        begun.elapsed() >= Duration::from_secs(1),
-        "it had some time"
-    );
+    wait_until("the end of the dripping client", || dripping.write_all(b"G").is_err());
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it had some time");
     assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0, "closed, no answer");
 }
 
@@ -172,10 +163,7 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
         is_over.store(true, Ordering::Relaxed);
     });
     let (after_kb, _) = daemon.memory_kb();
-    assert!(
-        after_kb < before_kb + 2048,
-        "{before_kb} kB, then {after_kb} kB"
-    );
+    assert!(after_kb < before_kb + 2048, "{before_kb} kB, then {after_kb} kB");
 }
 
 /// A hundredth: 0.6 s of silence are too many, and an answer is waited for 2 s.
@@ -193,10 +181,7 @@ fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
         told = body;
         status == 500
     });
-    assert!(
-        told.starts_with(&format!("{CONTROLLER}: no sign of life for ")),
-        "{told}"
-    );
+    assert!(told.starts_with(&format!("{CONTROLLER}: no sign of life for ")), "{told}");
     assert_eq!(get(address, "/healthz").0, 500);
     assert_eq!(get(address, "/readyz"), ok(), "once ready, always ready");
     sandbox.faults().remove(rule);
@@ -216,10 +201,7 @@ fn a_long_tick_is_no_death() {
         assert_eq!(get(address, "/livez"), ok());
         all_initialised(&sandbox)
     });
-    assert!(
-        begun.elapsed() > Duration::from_secs(4),
-        "it was a long tick"
-    );
+    assert!(begun.elapsed() > Duration::from_secs(4), "it was a long tick");
 }
 
 /// A hundredth: 0.6 s of silence are too many; between two ticks lie 36 s.
@@ -259,10 +241,7 @@ fn not_ready_until_both_apis_were_reached() {
 #[test]
 fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
     for (name, effect) in [
-        (
-            "an error",
-            Effect::hetzner_error(503, "maintenance", "later"),
-        ),
+        ("an error", Effect::hetzner_error(503, "maintenance", "later")),
         ("a web page", Effect::html()),
         ("the budget", Effect::hetzner_rate_limit()),
     ] {
@@ -300,10 +279,7 @@ fn a_port_alone_is_every_address_of_the_machine() {
     let sandbox = quiet(0);
     let daemon = sandbox.daemon(&["--metrics-address=:0"]);
     let port = address(&daemon).port();
-    assert_eq!(
-        get(SocketAddr::from(([127, 0, 0, 1], port)), "/livez"),
-        ok()
-    );
+    assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], port)), "/livez"), ok());
     // A machine without IPv6 has no address to try.
     if TcpListener::bind("[::1]:0").is_ok() {
         let loopback = SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), port);

@@ -94,10 +94,7 @@ impl Holder {
                 std::thread::sleep(Duration::from_millis(50));
             }
         };
-        Holder {
-            is_over,
-            thread: Some(std::thread::spawn(renew)),
-        }
+        Holder { is_over, thread: Some(std::thread::spawn(renew)) }
     }
 }
 
@@ -187,10 +184,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
         drop(holder);
         daemon.logs("leading as");
         let waited = begun.elapsed();
-        assert!(
-            waited > LEASE_DURATION.mul_f64(0.8),
-            "{hours} h: after {waited:?}"
-        );
+        assert!(waited > LEASE_DURATION.mul_f64(0.8), "{hours} h: after {waited:?}");
         let whole = sandbox.lease();
         assert_eq!(whole["spec"]["leaseTransitions"], 8);
         assert_eq!(whole["metadata"]["labels"]["somebody"], "else");
@@ -232,10 +226,7 @@ fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
 #[test]
 fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     let failures = [
-        (
-            "refused",
-            Effect::kubernetes_status(500, "InternalError", "sorry"),
-        ),
+        ("refused", Effect::kubernetes_status(500, "InternalError", "sorry")),
         ("silence", Effect::Slow(Duration::from_secs(60))),
         ("answers lost", Effect::Reset),
     ];
@@ -260,10 +251,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
 fn a_renewal_that_is_late_makes_a_write_wait() {
     let sandbox = quiet(1);
     let half_as_long = at_scale(&sandbox, 0.5);
-    let flags = [
-        "--leader-elect-renew-deadline=14s",
-        "--node-sync-interval=200ms",
-    ];
+    let flags = ["--leader-elect-renew-deadline=14s", "--node-sync-interval=200ms"];
     let daemon = Daemon::start(&half_as_long, &flags);
     sandbox.wait_for_nodes();
     let failing = Effect::kubernetes_status(500, "InternalError", "sorry");
@@ -280,10 +268,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
     let mended = sandbox.mark();
     sandbox.faults().remove(failing);
     sandbox.wait_for_node("late");
-    let (all, afterwards) = (
-        writes(&sandbox, "ccm", mark),
-        writes(&sandbox, "ccm", mended),
-    );
+    let (all, afterwards) = (writes(&sandbox, "ccm", mark), writes(&sandbox, "ccm", mended));
     assert_eq!(all, afterwards, "{}", daemon.log());
     daemon.logs("the API server answers again");
     daemon.logged("WARN", 1);
@@ -379,10 +364,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
         ("garbage".to_owned(), "it is not what ccm writes there"),
         (injected.to_string(), "it is not what ccm writes there"),
         ("x".repeat(100_000), "it is too long"),
-        (
-            of_lease(&json!("other")).to_string(),
-            "it was written to a Lease with another UID",
-        ),
+        (of_lease(&json!("other")).to_string(), "it was written to a Lease with another UID"),
     ] {
         note(&sandbox, &garbage);
         let daemon = start();

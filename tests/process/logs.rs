@@ -144,8 +144,5 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
     }
     let quiet = sandbox.ccm(&["run", "--once"]);
     assert!(!quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
-    assert!(
-        all_initialised(&sandbox) || quiet.code == 1,
-        "the stray stays"
-    );
+    assert!(all_initialised(&sandbox) || quiet.code == 1, "the stray stays");
 }

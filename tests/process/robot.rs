@@ -139,11 +139,7 @@ fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
     let file = path.display().to_string();
     let env: Env = with(
         env(&sandbox),
-        &[
-            ("ROBOT_USER", &user),
-            ("ROBOT_PASSWORD", ""),
-            ("ROBOT_PASSWORD_FILE", &file),
-        ],
+        &[("ROBOT_USER", &user), ("ROBOT_PASSWORD", ""), ("ROBOT_PASSWORD_FILE", &file)],
     );
     let begun = Instant::now();
     let daemon = Daemon::start(&env, &[]);

@@ -30,10 +30,8 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 /// One that prints what Robot says of a node, and the log of one that writes.
-const OF_NODES: &[&[&str]] = &[
-    &["node", "inspect", "metal-1"],
-    &["run", "--once", "--log-format=json"],
-];
+const OF_NODES: &[&[&str]] =
+    &[&["node", "inspect", "metal-1"], &["run", "--once", "--log-format=json"]];
 
 /// A sandbox whose kubeconfig has every kind of secret.
 struct World {
@@ -93,11 +91,7 @@ impl World {
             PASSWORD,
             &STANDARD.encode(format!("ccm:{PASSWORD}")),
         ]);
-        World {
-            sandbox,
-            env,
-            secrets,
-        }
+        World { sandbox, env, secrets }
     }
 
     /// Runs every command with these changes of the environment; all that was printed.
@@ -151,10 +145,7 @@ fn in_success() {
     ] {
         assert!(printed.contains(part), "{part:?} is missing in\n{printed}");
     }
-    assert!(
-        !printed.contains("ureq") && !printed.contains("rustls"),
-        "{printed}"
-    );
+    assert!(!printed.contains("ureq") && !printed.contains("rustls"), "{printed}");
 }
 
 #[test]
@@ -249,10 +240,7 @@ fn when_an_api_repeats_what_it_was_sent() {
         let told = format!("Authorization: Bearer {token} is not accepted");
         for status in [401, 403, 500] {
             world.fails(half, Effect::hetzner_error(status, "unauthorized", &told));
-            world.fails(
-                half,
-                Effect::kubernetes_status(status, "Unauthorized", &told),
-            );
+            world.fails(half, Effect::kubernetes_status(status, "Unauthorized", &told));
         }
         for body in [
             json!({"networks": token, "kind": token}),
@@ -273,10 +261,8 @@ fn written(text: &str, write: impl Fn(u8) -> String) -> String {
 #[test]
 fn however_an_api_writes_what_it_repeats() {
     // One that reads and one that writes.
-    const COMMANDS: &[&[&str]] = &[
-        &["node", "inspect", "worker-1"],
-        &["run", "--once", "--log-format=json"],
-    ];
+    const COMMANDS: &[&[&str]] =
+        &[&["node", "inspect", "worker-1"], &["run", "--once", "--log-format=json"]];
     let world = World::new();
     let hetzner = &world.sandbox.projects().token;
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
@@ -366,10 +352,7 @@ fn of_passwords_and_of_plugins() {
     for text in [
         format!("{tells}\nexit 1"),
         format!("{tells}\ncat <<'END'\n{answer}\nEND\nexit 1"),
-        format!(
-            "{tells}\ncat <<'END'\n{}\nEND",
-            answer.to_string().replace("Exec", "Other")
-        ),
+        format!("{tells}\ncat <<'END'\n{}\nEND", answer.to_string().replace("Exec", "Other")),
         format!("{tells}\necho {}", account.token),
         format!(
             "{without_token}\necho {} >&2; kill -9 $$",
@@ -386,10 +369,7 @@ fn refused_and_repeated(world: &World, told: &str) {
     let printed = world.run(&[], &[]);
     contains(&printed, "taint uninitialized: removed");
     for status in [401, 403, 500] {
-        world.fails(
-            Half::Kubernetes,
-            Effect::kubernetes_status(status, "Unauthorized", told),
-        );
+        world.fails(Half::Kubernetes, Effect::kubernetes_status(status, "Unauthorized", told));
     }
     let body = json!({"kind": "NodeList", "metadata": told, told: {"items": told}});
     world.fails(Half::Kubernetes, answer(200, &body));
@@ -436,11 +416,7 @@ fn nothing_steers_a_terminal() {
     for server in world.servers() {
         cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
-            server["name"] = if name == "worker-1" {
-                name.into()
-            } else {
-                STEERING.into()
-            };
+            server["name"] = if name == "worker-1" { name.into() } else { STEERING.into() };
             server["server_type"]["name"] = STEERING.into();
             server["status"] = STEERING.into();
         });
@@ -457,10 +433,7 @@ fn nothing_steers_a_terminal() {
     }
     check(world.run(&[], &[]));
     let told = ccm(&world.env, &["node", "list", "-o", "json"]).json().to_string();
-    assert!(
-        told.contains("everything is fine"),
-        "JSON holds what there is: {told}"
-    );
+    assert!(told.contains("everything is fine"), "JSON holds what there is: {told}");
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", STEERING)),
@@ -537,10 +510,7 @@ fn poisoned(response: Response, random: &mut Random, share: u64) -> Response {
         return response;
     };
     poison(&mut document, random, share);
-    Response {
-        body: document.to_string().into_bytes(),
-        ..response
-    }
+    Response { body: document.to_string().into_bytes(), ..response }
 }
 
 #[test]
@@ -558,11 +528,8 @@ fn no_text_from_outside_makes_a_line() {
         ];
         let own_ip = json!({"loadBalancerIP": "10.0.0.1"});
         world.create_as(with_spec(service("web", &annotations, &[80]), &own_ip));
-        let annotations = [
-            ("protocol", "https"),
-            ("http-certificates", "one"),
-            ("location", "fsn1"),
-        ];
+        let annotations =
+            [("protocol", "https"), ("http-certificates", "one"), ("location", "fsn1")];
         world.create("other", &annotations, &[443]);
         // The load balancers are there, and events were written.
         ccm(&world.env, &["run", "--once"]);
@@ -577,10 +544,7 @@ fn no_text_from_outside_makes_a_line() {
         world.fault(Rule::new(Effect::changed(change)));
         for words in EVERYWHERE {
             let ran = ccm(&world.env, words);
-            assert!(
-                !ran.stderr.contains("panicked"),
-                "seed {seed}: {words:?}: {ran:?}"
-            );
+            assert!(!ran.stderr.contains("panicked"), "seed {seed}: {words:?}: {ran:?}");
             for printed in [&ran.stdout, &ran.stderr] {
                 println!("seed {seed}: {words:?}");
                 check(printed.clone());

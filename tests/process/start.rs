@@ -8,11 +8,8 @@ use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-const COMBINATIONS: &[&str] = &[
-    "cloud-node",
-    "cloud-node-lifecycle",
-    "cloud-node,cloud-node-lifecycle",
-];
+const COMBINATIONS: &[&str] =
+    &["cloud-node", "cloud-node-lifecycle", "cloud-node,cloud-node-lifecycle"];
 
 /// Nodes that need nothing.
 fn at_rest() -> Sandbox {
@@ -43,17 +40,12 @@ fn a_start_costs_one_call_to_the_cloud() {
     side_by_side(COMBINATIONS.to_vec(), |controllers| {
         let sandbox = at_rest();
         let before = hetzner_calls(&sandbox);
-        let flags = [
-            &format!("--controllers={controllers}"),
-            "--node-status-update-frequency=10h",
-        ];
+        let flags = [&format!("--controllers={controllers}"), "--node-status-update-frequency=10h"];
         let daemon = sandbox.daemon(&flags);
         daemon.logs("health: listening on ");
         wait_until("readiness", || is_ready(&daemon));
         let mark = sandbox.mark();
-        wait_until("more ticks", || {
-            sandbox.calls_of(mark, "/api/v1/nodes") > 10
-        });
+        wait_until("more ticks", || sandbox.calls_of(mark, "/api/v1/nodes") > 10);
         assert_eq!(hetzner_calls(&sandbox) - before, 1, "{controllers}");
     });
 }

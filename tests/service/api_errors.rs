@@ -106,29 +106,21 @@ fn a_service_waits_for_no_other_services_changes() {
         let is_sent = |call: &Call| call.is_write() && call.path.ends_with(end);
         sandbox.calls().count(is_sent)
     };
-    wait_until("both changes to run", || {
-        sent("/change_algorithm") > 0 && sent("/add_target") > 1
-    });
+    wait_until("both changes to run", || sent("/change_algorithm") > 0 && sent("/add_target") > 1);
 
     // The action of the creation takes one second more.
     let limit = Duration::from_secs(11).mul_f64(SCALE);
     let begun = Instant::now();
     new("late", &[]);
-    wait_at_most(limit, "the address of the new Service", || {
-        sandbox.has_address("late")
-    });
+    wait_at_most(limit, "the address of the new Service", || sandbox.has_address("late"));
     println!("an address after {:?} of {limit:?}", begun.elapsed());
     sandbox.annotate("plain", "health-check-interval", Some("20s"));
-    wait_at_most(limit, "a change of another Service", || {
-        sent("/update_service") > 0
-    });
+    wait_at_most(limit, "a change of another Service", || sent("/update_service") > 0);
     assert!(sent("/add_target") < 150, "the case shows nothing");
 
     // Its other targets are not added any more.
     sandbox.delete("many");
-    wait_at_most(limit, "the end of the deleted Service", || {
-        sandbox.service("many").is_none()
-    });
+    wait_at_most(limit, "the end of the deleted Service", || sandbox.service("many").is_none());
     let log = daemon.log();
     assert!(sent("/add_target") < 100, "{log}");
     assert!(!log.contains("endless: algorithm"), "{log}");

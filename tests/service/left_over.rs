@@ -104,9 +104,7 @@ fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     }
     let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("node/stale: not ready since ");
-    wait_until("its event", || {
-        reasons(&sandbox, "stale") == ["PossibleNodeDeletion"]
-    });
+    wait_until("its event", || reasons(&sandbox, "stale") == ["PossibleNodeDeletion"]);
     wait_until("both events", || {
         reasons(&sandbox, "fresh") == ["PossibleNodeDeletion", "ServerNotFound"]
     });

@@ -55,11 +55,7 @@ fn world(profile: &str) -> World {
     let mut local = service("local", &[], &[80]);
     local["spec"]["externalTrafficPolicy"] = json!("Local");
     sandbox.create_as(local);
-    let world = World {
-        daemon: with(common::env(&sandbox), SETTINGS),
-        shell,
-        sandbox,
-    };
+    let world = World { daemon: with(common::env(&sandbox), SETTINGS), shell, sandbox };
     for _ in 0..2 {
         let words = ["run", "--once", "--cluster-name=prod", profile];
         ccm(&world.daemon, &words).with_code(0);
@@ -182,11 +178,7 @@ fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_writt
     let line = format!("ccm: not known here: {SEVERAL}");
     let dry = world.sync(&["--dry-run", "--detailed-exitcode"]).with_code(3);
     assert_eq!(dry.stdout, ran.stdout);
-    for words in [
-        &["lb", "list"][..],
-        &["lb", "inspect", "default/web"],
-        &["node", "list"],
-    ] {
+    for words in [&["lb", "list"][..], &["lb", "inspect", "default/web"], &["node", "list"]] {
         let ran = world.ccm(words).with_code(0);
         assert_eq!(ran.stderr.matches(&line).count(), 1, "{ran:?}");
     }
@@ -280,12 +272,7 @@ fn the_only_daemon_s_settings_are_used() {
         let of_workload = |call: &Call| call.path.starts_with("/apis/apps/v1/");
         assert_eq!(world.calls().count(of_workload), 2);
         // Its endpoint answers nothing, its kubeconfig and its address for metrics are nonsense: none is used.
-        for words in [
-            &["node", "sync"][..],
-            &["lb", "list"],
-            &["route", "list"],
-            &["doctor"],
-        ] {
+        for words in [&["node", "sync"][..], &["lb", "list"], &["route", "list"], &["doctor"]] {
             world.ccm(words).warns(USED);
         }
         assert_eq!(world.shape(), before);
@@ -298,10 +285,7 @@ fn the_only_daemon_s_settings_are_used() {
     let ran = world.refuses(&["lb", "sync"], &why);
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
     let dry = world.sync(&["--dry-run"]);
-    assert!(
-        dry.stderr.starts_with(&format!("{USED}\nccm: not known here: {why}")),
-        "{dry:?}"
-    );
+    assert!(dry.stderr.starts_with(&format!("{USED}\nccm: not known here: {why}")), "{dry:?}");
 }
 
 /// What a cluster has of a daemon, and what a shell concludes.
@@ -350,19 +334,15 @@ fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its
         assert!(begun.elapsed().as_secs() < 15, "{name}");
     }
     let world = world(OURS).with_one_daemon();
-    for (flag, value, why) in [
-        ("--of-tomorrow", "1", "unknown flag"),
-        ("--cluster-name", "_", "\"_\""),
-    ] {
+    for (flag, value, why) in
+        [("--of-tomorrow", "1", "unknown flag"), ("--cluster-name", "_", "\"_\"")]
+    {
         world.edit_daemon(|one| {
             let args = &mut one["spec"]["template"]["spec"]["containers"][0]["args"];
             *args = json!(["run", format!("{flag}={value}")]);
         });
         let why = format!("{flag} of {DAEMON_NAME}: {why}");
-        world.refuses(
-            &["lb", "sync"],
-            &format!("the daemon's settings, because {why}"),
-        );
+        world.refuses(&["lb", "sync"], &format!("the daemon's settings, because {why}"));
     }
 }
 
@@ -378,9 +358,7 @@ fn what_stands_elsewhere_is_named_and_counts_once_it_is_set_here() {
     assert!(!ran.stderr.contains("HCLOUD_TOKEN"), "{ran:?}");
     let set = with(world.shell.clone(), &[("HCLOUD_NETWORK", "sandbox")]);
     let ran = ccm(&set, &["lb", "sync", FROM]).with_code(2);
-    ran.warns(&format!(
-        "{REFUSED}{proxy} (in a ConfigMap) of {DAEMON_NAME}"
-    ));
+    ran.warns(&format!("{REFUSED}{proxy} (in a ConfigMap) of {DAEMON_NAME}"));
     // It is none of what nodes and routes depend on.
     ccm(&set, &["node", "sync", FROM]).with_code(0);
     let ran = ccm(&with(set, &[(proxy, "true")]), &["lb", "sync", FROM]).with_code(0);
@@ -396,15 +374,8 @@ fn what_stands_elsewhere_is_named_and_counts_once_it_is_set_here() {
     // What is read is used, and what is not has its default.
     let words = ["lb", "sync", imports, "--own-settings", "default/web"];
     let ran = world.ccm(&words).with_code(0);
-    assert_eq!(
-        world.balancer("web")["algorithm"]["type"],
-        "round_robin",
-        "{ran:?}"
-    );
-    assert_eq!(
-        world.balancer("web")["labels"]["ccm-from-scratch/cluster"],
-        "prod"
-    );
+    assert_eq!(world.balancer("web")["algorithm"]["type"], "round_robin", "{ran:?}");
+    assert_eq!(world.balancer("web")["labels"]["ccm-from-scratch/cluster"], "prod");
 }
 
 #[test]
@@ -504,10 +475,7 @@ fn nodes_keep_labels_of_their_servers_and_stay_private() {
     let places = daemon.map(|(name, _)| json!({ "name": name, "valueFrom": { "configMapKeyRef": { "name": "x", "key": name } } }));
     world.deploy(json!(["run", OURS]), json!(places));
     let sync = |settings: &[(&str, &str)]| {
-        ccm(
-            &with(world.shell.clone(), settings),
-            &["node", "sync", FROM],
-        )
+        ccm(&with(world.shell.clone(), settings), &["node", "sync", FROM])
     };
     let is_as_the_daemon_wants = || {
         let addresses = common::addresses(&world.node("worker-1"));
@@ -520,9 +488,7 @@ fn nodes_keep_labels_of_their_servers_and_stay_private() {
         let mut settings = daemon.to_vec();
         let (name, _) = settings.remove(left_out);
         let ran = sync(&settings).with_code(2);
-        ran.warns(&format!(
-            "{REFUSED}{name} (in a ConfigMap) of {DAEMON_NAME}"
-        ));
+        ran.warns(&format!("{REFUSED}{name} (in a ConfigMap) of {DAEMON_NAME}"));
         is_as_the_daemon_wants();
     }
 }

@@ -204,11 +204,7 @@ fn a_printed_command_holds_no_name_that_a_tenant_chose() {
     let update = format!("hcloud primary-ip update --auto-delete=false {address}");
     let label = "ccm-from-scratch/adopt=default.adopts";
     let add_label = format!("hcloud load-balancer add-label {foreign} {label}");
-    for (name, command) in [
-        ("certificate", retry),
-        ("address", update),
-        ("adopts", add_label),
-    ] {
+    for (name, command) in [("certificate", retry), ("address", update), ("adopts", add_label)] {
         let told = one_line(&first_lines(&sandbox, name));
         assert!(told.contains(&command), "{told}");
     }

@@ -137,11 +137,7 @@ fn tell(seeds: Vec<u64>, broken_at_most: usize) -> Report {
         }
     });
     let (tally, broken) = all.into_inner().unwrap();
-    Report {
-        tally,
-        broken,
-        took_s: begun.elapsed().as_secs_f64(),
-    }
+    Report { tally, broken, took_s: begun.elapsed().as_secs_f64() }
 }
 
 /// Into `target/storm/SEED`.
@@ -178,11 +174,7 @@ impl std::fmt::Display for Report {
         let tally = &self.tally;
         let hours = tally.simulated.as_secs_f64() / 3600.0;
         let (stories, each) = (tally.stories + self.broken.len(), self.took_s);
-        writeln!(
-            f,
-            "{stories} stories in {each:.1} s, {:.0} a second",
-            stories as f64 / each
-        )?;
+        writeln!(f, "{stories} stories in {each:.1} s, {:.0} a second", stories as f64 / each)?;
         writeln!(
             f,
             "{} calls ({} of them writes), {} of them with a fault; {} events; {} processes, {} died, stopped {} times; \
@@ -201,10 +193,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "{}", counts.join(", "))?;
         for (seed, broken) in self.broken.iter().take(20) {
             let why: String = broken.why.chars().take(400).collect();
-            writeln!(
-                f,
-                "CCM_TEST_SEED={seed}: {why}\n  all of it in target/storm/{seed}"
-            )?;
+            writeln!(f, "CCM_TEST_SEED={seed}: {why}\n  all of it in target/storm/{seed}")?;
         }
         write!(f, "{} broken", self.broken.len())
     }

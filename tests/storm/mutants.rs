@@ -39,12 +39,7 @@ const fn fault(
     old: &'static str,
     new: &'static str,
 ) -> Mutant {
-    Mutant {
-        name,
-        file,
-        old,
-        new,
-    }
+    Mutant { name, file, old, new }
 }
 
 /// Stories in which each must be found.

@@ -112,10 +112,7 @@ impl Process {
     pub fn new(name: &str, place: &Place, start: &Start) -> Process {
         let mortal = Mortal::after(start.writes);
         let lease = start.with_lease.then(|| candidate(name, place));
-        let gate = Both(
-            Arc::clone(&mortal),
-            lease.as_ref().map(|one| Arc::clone(&one.lease)),
-        );
+        let gate = Both(Arc::clone(&mortal), lease.as_ref().map(|one| Arc::clone(&one.lease)));
         let selector = Selector::parse(PRIMARY_IP_SELECTOR).unwrap();
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
@@ -216,22 +213,15 @@ impl Process {
 }
 
 fn lease_key() -> LeaseKey {
-    LeaseKey {
-        namespace: "kube-system".into(),
-        name: "cloud-controller-manager".into(),
-    }
+    LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() }
 }
 
 fn candidate(name: &str, place: &Place) -> Candidate {
     // A process has one for as long as it lives; what is left of it is small.
     let stop: &'static Stop = Box::leak(Box::default());
     let timing = place.timing();
-    let client = kube::Client::new(
-        place.access(),
-        ccm::http::Proxies::Never,
-        timing,
-        Arc::new(OpenGate),
-    );
+    let client =
+        kube::Client::new(place.access(), ccm::http::Proxies::Never, timing, Arc::new(OpenGate));
     let settings = Settings {
         key: lease_key(),
         identity: name.to_owned(),
@@ -268,11 +258,7 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
         })),
         Box::new(ServiceController::new(service::Settings {
             sync_interval: seconds(5),
-            resync_period: if start.resyncs {
-                seconds(1)
-            } else {
-                seconds(300)
-            },
+            resync_period: if start.resyncs { seconds(1) } else { seconds(300) },
             concurrency: start.concurrency,
             cluster_name: "kubernetes".into(),
             delete_orphans: false,

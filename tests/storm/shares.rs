@@ -53,10 +53,7 @@ impl World {
         for name in [NOISY, CALM] {
             sandbox.create_namespace(name);
         }
-        let start = Start {
-            resyncs: false,
-            ..Start::default()
-        };
+        let start = Start { resyncs: false, ..Start::default() };
         World {
             process: Process::new("ccm", &Place::in_memory(&sandbox), &start),
             random: Random::new(1),

@@ -280,10 +280,7 @@ impl Story {
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
         if two_at_once {
-            let start = Start {
-                with_lease: start.with_lease,
-                ..self.start(random)
-            };
+            let start = Start { with_lease: start.with_lease, ..self.start(random) };
             processes.push(self.process(&start));
         }
         self.holder.lock().unwrap().counts = start.with_lease;
@@ -351,10 +348,7 @@ impl Story {
 
     pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
-        let start = Start {
-            reads_lease: self.topic.needs_lease(),
-            ..start.clone()
-        };
+        let start = Start { reads_lease: self.topic.needs_lease(), ..start.clone() };
         self.note(format!("{name} starts: {start:?}"));
         Rc::new(Process::new(&name, &self.place, &start))
     }
@@ -381,10 +375,7 @@ impl Story {
 
     /// A `ccm` that was there in the storm goes on: it comes right by itself, without a comparison of everything.
     fn goes_on(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
-        let start = Start {
-            resyncs: false,
-            ..Start::default()
-        };
+        let start = Start { resyncs: false, ..Start::default() };
         let weather = Weather::of(random, false);
         self.note(format!("{weather:?}"));
         weather.begin(&self.sandbox);
@@ -417,10 +408,7 @@ impl Story {
 
     /// By a long-lived `ccm` that looks at what has changed.
     fn trial(&self, random: &mut Random) -> Result<(), String> {
-        let start = Start {
-            resyncs: false,
-            ..Start::default()
-        };
+        let start = Start { resyncs: false, ..Start::default() };
         let process = self.process(&start);
         let mut round = || {
             let reports = process.tick(&Selection::Due, random);
@@ -443,10 +431,7 @@ impl Story {
         let mut tally = self.tally.borrow_mut();
         tally.memory = tally.memory.max(used.bytes_max);
         match used.bytes_max > MEMORY_AT_MOST {
-            true => Err(format!(
-                "a process had {} kB of memory",
-                used.bytes_max >> 10
-            )),
+            true => Err(format!("a process had {} kB of memory", used.bytes_max >> 10)),
             false => Ok(()),
         }
     }
@@ -512,9 +497,7 @@ impl Story {
         let before = least();
         let more = least() - before;
         match more > MORE_MEMORY_AT_MOST {
-            true => Err(format!(
-                "{more} bytes more of memory, and nothing had changed"
-            )),
+            true => Err(format!("{more} bytes more of memory, and nothing had changed")),
             false => Ok(()),
         }
     }
@@ -552,10 +535,7 @@ impl Story {
                 two[0].is_write() && two[0].status.is_none() && same(two[0]) == same(two[1])
             };
             if let Some(two) = calls.windows(2).find(is_again) {
-                return Err(format!(
-                    "a write is repeated whose answer was lost: {}",
-                    two[1]
-                ));
+                return Err(format!("a write is repeated whose answer was lost: {}", two[1]));
             }
         }
         Ok(())

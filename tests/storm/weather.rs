@@ -73,10 +73,7 @@ pub struct Weather {
 impl Weather {
     /// For a story over sockets, which would wait for each.
     pub fn without_time_outs(self) -> Weather {
-        Weather {
-            late_rate: 0.0,
-            ..self
-        }
+        Weather { late_rate: 0.0, ..self }
     }
 
     /// With two at once no label may come between the read and the write: Hetzner's API knows no condition on a write.

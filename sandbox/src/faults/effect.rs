@@ -65,14 +65,11 @@ impl Effect {
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
-        let refusal = hetzner_error(
-            429,
-            "rate_limit_exceeded",
-            "limit of 3600 requests per hour reached",
-        )
-        .with_header("RateLimit-Limit", LIMIT.to_string())
-        .with_header("RateLimit-Remaining", "0")
-        .with_header("RateLimit-Reset", full_again.to_string());
+        let refusal =
+            hetzner_error(429, "rate_limit_exceeded", "limit of 3600 requests per hour reached")
+                .with_header("RateLimit-Limit", LIMIT.to_string())
+                .with_header("RateLimit-Remaining", "0")
+                .with_header("RateLimit-Reset", full_again.to_string());
         Effect::Instead(refusal)
     }
 
@@ -131,10 +128,7 @@ impl Effect {
 
     /// 200 with JSON that is some other service's.
     pub fn other_json() -> Effect {
-        Effect::AfterAll(Response::json(
-            200,
-            &json!({"status": "ok", "data": [1, 2, 3]}),
-        ))
+        Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }
 
     pub fn cut_off() -> Effect {

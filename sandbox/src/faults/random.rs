@@ -54,11 +54,7 @@ pub(super) struct Random {
 
 impl Random {
     pub fn new(seed: u64, rate: f64) -> Random {
-        Random {
-            seed,
-            rate,
-            seen: HashMap::new(),
-        }
+        Random { seed, rate, seen: HashMap::new() }
     }
 
     pub fn seed(&self) -> u64 {
@@ -140,11 +136,7 @@ mod tests {
         let numbers: [u64; 3] = std::array::from_fn(|_| generator.next());
         assert_eq!(
             numbers,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
     }
 
@@ -154,11 +146,8 @@ mod tests {
         let mut drawn: Vec<(String, String)> = order
             .filter_map(|path| {
                 let path = format!("/{path}");
-                let request = Request {
-                    method: "GET".into(),
-                    path: path.clone(),
-                    ..Request::default()
-                };
+                let request =
+                    Request { method: "GET".into(), path: path.clone(), ..Request::default() };
                 Some((path, random.draw(Half::Hetzner, &request)?.to_string()))
             })
             .collect();
@@ -176,17 +165,11 @@ mod tests {
 
     #[test]
     fn the_rate_is_kept() {
-        for (rate, expected) in [
-            (0.0, 0..=0),
-            (0.1, 60..=140),
-            (0.5, 430..=570),
-            (1.0, 1000..=1000),
-        ] {
+        for (rate, expected) in
+            [(0.0, 0..=0), (0.1, 60..=140), (0.5, 430..=570), (1.0, 1000..=1000)]
+        {
             let hits = weather(7, rate, (0..1000).map(|call| call % 100)).len();
-            assert!(
-                expected.contains(&hits),
-                "{hits} of 1000 at a rate of {rate}"
-            );
+            assert!(expected.contains(&hits), "{hits} of 1000 at a rate of {rate}");
         }
     }
 }

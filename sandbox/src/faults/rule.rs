@@ -170,11 +170,7 @@ mod tests {
     use super::*;
 
     fn request(method: &str, path: &str) -> Request {
-        Request {
-            method: method.into(),
-            path: path.into(),
-            ..Request::default()
-        }
+        Request { method: method.into(), path: path.into(), ..Request::default() }
     }
 
     #[test]
@@ -201,26 +197,10 @@ mod tests {
         let slow = || Rule::new(Effect::Slow(Duration::ZERO));
         let cases: [(&str, Rule, [bool; 6]); 7] = [
             ("all", slow(), [true; 6]),
-            (
-                "nth",
-                slow().nth(3),
-                [false, false, true, false, false, false],
-            ),
-            (
-                "every",
-                slow().every(2),
-                [false, true, false, true, false, true],
-            ),
-            (
-                "times",
-                slow().times(2),
-                [true, true, false, false, false, false],
-            ),
-            (
-                "every, times",
-                slow().every(2).times(1),
-                [false, true, false, false, false, false],
-            ),
+            ("nth", slow().nth(3), [false, false, true, false, false, false]),
+            ("every", slow().every(2), [false, true, false, true, false, true]),
+            ("times", slow().times(2), [true, true, false, false, false, false]),
+            ("every, times", slow().every(2).times(1), [false, true, false, false, false, false]),
             ("never", slow().probability(0.0, 1), [false; 6]),
             ("always", slow().probability(1.0, 1), [true; 6]),
         ];

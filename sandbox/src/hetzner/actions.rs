@@ -130,26 +130,14 @@ impl World {
             doom: None,
         };
         self.actions.all.insert(id, action);
-        self.actions.plan(
-            begun + duration,
-            Work {
-                action: Some(id),
-                effect: Box::new(effect),
-            },
-        );
+        self.actions.plan(begun + duration, Work { action: Some(id), effect: Box::new(effect) });
         id
     }
 
     /// Lets something happen later without an action that shows it.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
-        self.actions.plan(
-            at,
-            Work {
-                action: None,
-                effect: Box::new(|world, _| effect(world)),
-            },
-        );
+        self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
     }
 
     /// True while an action runs on the resource.
@@ -159,10 +147,10 @@ impl World {
 
     /// An action as JSON; null when there is none with this ID.
     pub fn action_json(&self, id: u64) -> Text {
-        self.actions.all.get(&id).map_or_else(
-            || Value::Null.into(),
-            |action| action.json(self.clock.now()),
-        )
+        self.actions
+            .all
+            .get(&id)
+            .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
     /// The usual answer of a write that takes time.
@@ -245,11 +233,7 @@ impl Actions {
         let planned = self.failures.get_mut(action.command).and_then(VecDeque::pop_front);
         let error = doom.or(planned);
         let ago = SignedDuration::try_from(time::since(at)).unwrap_or(SignedDuration::ZERO);
-        let outcome = if error.is_some() {
-            Outcome::Failure
-        } else {
-            Outcome::Success
-        };
+        let outcome = if error.is_some() { Outcome::Failure } else { Outcome::Success };
         action.end = Some(End {
             finished: time::timestamp().checked_sub(ago).unwrap_or(action.started),
             error,
@@ -287,11 +271,8 @@ impl Action {
             return 100;
         }
         let passed = now.saturating_duration_since(self.begun).as_secs_f64();
-        let share = if self.duration.is_zero() {
-            0.0
-        } else {
-            passed / self.duration.as_secs_f64()
-        };
+        let share =
+            if self.duration.is_zero() { 0.0 } else { passed / self.duration.as_secs_f64() };
         (share * 100.0).clamp(0.0, 99.0) as u64
     }
 
@@ -329,9 +310,7 @@ pub fn route_resource(
     resource: Resource,
     rest: &[&str],
 ) -> Result<Reply, ApiError> {
-    route_matching(call, path, rest, |action| {
-        action.resources.contains(&resource)
-    })
+    route_matching(call, path, rest, |action| action.resources.contains(&resource))
 }
 
 fn route_matching(
@@ -357,9 +336,7 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
         .get(&id)
         .filter(|action| action.project == call.project && matches(action));
     let action = found.ok_or_else(|| ApiError::not_found("action", id))?;
-    Ok(Reply::ok(
-        text!({"action": action.json(call.world.clock.now())}),
-    ))
+    Ok(Reply::ok(text!({"action": action.json(call.world.clock.now())})))
 }
 
 /// `GET /actions` only answers for IDs that are asked for. It has no pages, but clients send their parameters.
@@ -409,10 +386,7 @@ fn select<'c>(
     if let Some(unknown) =
         statuses.iter().find(|status| !["running", "success", "error"].contains(status))
     {
-        return Err(ApiError::invalid(
-            "status",
-            format!("'{unknown}' is no status of an action"),
-        ));
+        return Err(ApiError::invalid("status", format!("'{unknown}' is no status of an action")));
     }
     let is_asked_for = |action: &&Action| {
         action.project == call.project

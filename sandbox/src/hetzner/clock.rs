@@ -19,13 +19,7 @@ impl Clock {
     /// `scale` multiplies every duration: 1.0 is the real pace, 0.01 a hundred times faster, 0.0 at once. What is not
     /// between 0 and 1000 is taken as the nearest that is, what is no number as 1.0.
     pub fn new(scale: f64) -> Clock {
-        Clock {
-            scale: if scale.is_nan() {
-                1.0
-            } else {
-                scale.clamp(0.0, MAX_SCALE)
-            },
-        }
+        Clock { scale: if scale.is_nan() { 1.0 } else { scale.clamp(0.0, MAX_SCALE) } }
     }
 
     pub fn now(&self) -> Instant {

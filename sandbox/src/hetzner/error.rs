@@ -16,12 +16,7 @@ pub struct ApiError {
 
 impl ApiError {
     pub fn new(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError {
-            status,
-            code,
-            message: message.into(),
-            details: Value::Null,
-        }
+        ApiError { status, code, message: message.into(), details: Value::Null }
     }
 
     /// No such path.
@@ -31,11 +26,7 @@ impl ApiError {
 
     /// The path exists, but not with this method.
     pub fn wrong_method(method: &str) -> ApiError {
-        ApiError::new(
-            405,
-            "method_not_allowed",
-            format!("method {method} is not allowed here"),
-        )
+        ApiError::new(405, "method_not_allowed", format!("method {method} is not allowed here"))
     }
 
     /// No such server, network, … in this project.
@@ -65,50 +56,30 @@ impl ApiError {
     pub fn name_taken(kind: &str) -> ApiError {
         ApiError {
             details: json!({"fields": [{"name": "name", "messages": ["must be unique"]}]}),
-            ..ApiError::new(
-                409,
-                "uniqueness_error",
-                format!("{kind} name is already used"),
-            )
+            ..ApiError::new(409, "uniqueness_error", format!("{kind} name is already used"))
         }
     }
 
     /// An action runs on the resource; retry.
     pub fn locked(kind: &str) -> ApiError {
-        ApiError::new(
-            423,
-            "locked",
-            format!("{kind} is locked: an action is running on it"),
-        )
+        ApiError::new(423, "locked", format!("{kind} is locked: an action is running on it"))
     }
 
     /// A network that is being changed; retry.
     pub fn conflict(kind: &str) -> ApiError {
-        ApiError::new(
-            409,
-            "conflict",
-            format!("{kind} is being changed, please retry"),
-        )
+        ApiError::new(409, "conflict", format!("{kind} is being changed, please retry"))
     }
 
     /// Protected against deletion.
     pub fn protected(kind: &str) -> ApiError {
-        ApiError::new(
-            423,
-            "protected",
-            format!("{kind} is protected against deletion"),
-        )
+        ApiError::new(423, "protected", format!("{kind} is protected against deletion"))
     }
 
     /// More of something than one resource may have; `limit` is its name.
     pub fn limit_exceeded(limit: &str) -> ApiError {
         ApiError {
             details: json!({"limits": [{"name": limit}]}),
-            ..ApiError::new(
-                403,
-                "resource_limit_exceeded",
-                format!("{limit} limit exceeded"),
-            )
+            ..ApiError::new(403, "resource_limit_exceeded", format!("{limit} limit exceeded"))
         }
     }
 
@@ -116,11 +87,7 @@ impl ApiError {
     pub fn removed(announcement: &str) -> ApiError {
         ApiError {
             details: json!({"announcement": format!("https://docs.hetzner.cloud/changelog#{announcement}")}),
-            ..ApiError::new(
-                410,
-                "deprecated_api_endpoint",
-                "this part of the API was removed",
-            )
+            ..ApiError::new(410, "deprecated_api_endpoint", "this part of the API was removed")
         }
     }
 

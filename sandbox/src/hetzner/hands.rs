@@ -50,10 +50,7 @@ impl Cloud {
 
     /// A load balancer, complete, as `POST /load_balancers` with this body would make it. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
-        made(
-            &body,
-            load_balancers::place(&mut self.lock(), project, &body),
-        )
+        made(&body, load_balancers::place(&mut self.lock(), project, &body))
     }
 
     /// The load balancers of a project, as the API shows them, by ID.
@@ -91,10 +88,7 @@ impl Cloud {
     /// What a series of a load balancer's metrics says from now on, e.g. `open_connections`, `bandwidth.in`.
     /// Panics where the API has no such series.
     pub fn set_metric(&self, load_balancer: u64, series: &str, value: f64) {
-        assert!(
-            load_balancers::is_a_series(series),
-            "there is no series {series}"
-        );
+        assert!(load_balancers::is_a_series(series), "there is no series {series}");
         if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
             one.metrics.insert(series.to_owned(), value);
         }

@@ -66,33 +66,22 @@ pub struct Fields {
 impl Fields {
     /// The fields of a document, none when it is no object.
     pub fn of(document: &Value) -> Fields {
-        Fields {
-            values: document.as_object().cloned().unwrap_or_default(),
-            prefix: String::new(),
-        }
+        Fields { values: document.as_object().cloned().unwrap_or_default(), prefix: String::new() }
     }
 
     /// An empty body counts as an object without fields: actions such as `poweron` have none.
     pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Fields {
-                values: Map::new(),
-                prefix: String::new(),
-            });
+            return Ok(Fields { values: Map::new(), prefix: String::new() });
         }
         match serde_json::from_slice(body).map_err(ApiError::not_json)? {
-            Value::Object(values) => Ok(Fields {
-                values,
-                prefix: String::new(),
-            }),
+            Value::Object(values) => Ok(Fields { values, prefix: String::new() }),
             _ => Err(ApiError::not_json("an object is expected")),
         }
     }
 
     pub fn string(&mut self, name: &str) -> Result<Option<String>> {
-        self.read(name, "must be a string", |value| {
-            value.as_str().map(str::to_owned)
-        })
+        self.read(name, "must be a string", |value| value.as_str().map(str::to_owned))
     }
 
     pub fn number(&mut self, name: &str) -> Result<Option<u64>> {
@@ -138,28 +127,21 @@ impl Fields {
     }
 
     pub fn address(&mut self, name: &str) -> Result<Option<Ipv4Addr>> {
-        self.read(name, "must be an IPv4 address", |value| {
-            value.as_str()?.parse().ok()
-        })
+        self.read(name, "must be an IPv4 address", |value| value.as_str()?.parse().ok())
     }
 
     /// A CIDR without host bits.
     pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
-        self.read(
-            name,
-            "must be an IPv4 range in CIDR notation without host bits",
-            |value| {
-                let range: Ipv4Net = value.as_str()?.parse().ok()?;
-                (range.trunc() == range).then_some(range)
-            },
-        )
+        self.read(name, "must be an IPv4 range in CIDR notation without host bits", |value| {
+            let range: Ipv4Net = value.as_str()?.parse().ok()?;
+            (range.trunc() == range).then_some(range)
+        })
     }
 
     /// A whole map of labels, checked.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
-        let Some(map) = self.read("labels", "must be an object", |value| {
-            value.as_object().cloned()
-        })?
+        let Some(map) =
+            self.read("labels", "must be an object", |value| value.as_object().cloned())?
         else {
             return Ok(None);
         };
@@ -168,23 +150,17 @@ impl Fields {
 
     /// A nested object; errors name its fields `name.field`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
-        let values = self.read(name, "must be an object", |value| {
-            value.as_object().cloned()
-        })?;
-        Ok(values.map(|values| Fields {
-            values,
-            prefix: format!("{}{name}.", self.prefix),
-        }))
+        let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
+        Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
     /// Nested objects; errors name their fields `name.0.field`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {
-            Value::Object(values) => Ok(Fields {
-                values,
-                prefix: format!("{}{name}.{index}.", self.prefix),
-            }),
+            Value::Object(values) => {
+                Ok(Fields { values, prefix: format!("{}{name}.{index}.", self.prefix) })
+            }
             _ => Err(self.invalid(name, "must be an array of objects")),
         };
         list.into_iter().enumerate().map(object).collect()
@@ -206,9 +182,7 @@ impl Fields {
     /// One of a few words.
     pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
         let problem = format!("must be one of {}", allowed.join(", "));
-        self.read(name, &problem, |value| {
-            allowed.iter().copied().find(|word| value == word)
-        })
+        self.read(name, &problem, |value| allowed.iter().copied().find(|word| value == word))
     }
 
     /// A TCP port.

@@ -52,9 +52,7 @@ pub fn parse(map: &Map<String, Value>) -> Result<Labels, String> {
     let label = |(key, value): (&String, &Value)| {
         check_key(key)?;
         if key.starts_with("hetzner.cloud/") {
-            return Err(format!(
-                "label key '{key}' uses the reserved prefix hetzner.cloud/"
-            ));
+            return Err(format!("label key '{key}' uses the reserved prefix hetzner.cloud/"));
         }
         let value =
             value.as_str().ok_or_else(|| format!("value of label '{key}' must be a string"))?;

@@ -34,11 +34,7 @@ impl Page {
                 format!("must be between 1 and {MAX_PER_PAGE}"),
             ));
         }
-        Ok(Page {
-            page,
-            per_page,
-            filters: query.encode_except(&["page", "per_page"]),
-        })
+        Ok(Page { page, per_page, filters: query.encode_except(&["page", "per_page"]) })
     }
 
     /// The answer with this page of `items` under `key`; only these are turned into JSON.
@@ -70,10 +66,7 @@ impl Page {
         ];
         Reply {
             link: Some(links.into_iter().flatten().collect::<Vec<_>>().join(", ")),
-            ..Reply::ok(Text::of(format!(
-                r#"{{"{key}":{},"meta":{meta}}}"#,
-                Text::part(&shown)
-            )))
+            ..Reply::ok(Text::of(format!(r#"{{"{key}":{},"meta":{meta}}}"#, Text::part(&shown))))
         }
     }
 
@@ -97,21 +90,16 @@ pub fn sort<T>(query: &Query, items: &mut [&T], keys: &[SortKey<T>]) -> Result<(
             (Some((_, compare)), "asc") => orders.push((compare, false)),
             (Some((_, compare)), "desc") => orders.push((compare, true)),
             _ => {
-                return Err(ApiError::invalid(
-                    "sort",
-                    format!("cannot sort by '{text}'"),
-                ));
+                return Err(ApiError::invalid("sort", format!("cannot sort by '{text}'")));
             }
         }
     }
     items.sort_by(|a, b| {
-        let compared = orders.iter().map(|(compare, reverse)| {
-            if *reverse {
-                compare(b, a)
-            } else {
-                compare(a, b)
-            }
-        });
+        let compared = orders.iter().map(
+            |(compare, reverse)| {
+                if *reverse { compare(b, a) } else { compare(a, b) }
+            },
+        );
         compared.fold(Ordering::Equal, Ordering::then)
     });
     Ok(())

@@ -48,11 +48,7 @@ fn private_networks(world: &World, server: &Server) -> String {
         Some(private_network(index + 1, attachment, network))
     };
     let entries: String = server.private_net.iter().enumerate().filter_map(entry).collect();
-    if entries.is_empty() {
-        "[]\n".into()
-    } else {
-        entries
-    }
+    if entries.is_empty() { "[]\n".into() } else { entries }
 }
 
 fn private_network(interface: usize, attachment: &Attachment, network: &Network) -> String {

@@ -113,13 +113,7 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     /// What a test writes, as if it had been sent with `POST`.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
-        Call {
-            world,
-            project,
-            method: "POST",
-            query: &[],
-            body,
-        }
+        Call { world, project, method: "POST", query: &[], body }
     }
 
     /// For all but lists: they take no query parameters.
@@ -135,13 +129,7 @@ impl<'a> Call<'a> {
         resources: &[Resource],
         effect: impl FnOnce(&mut World, Outcome) + Send + 'static,
     ) -> u64 {
-        let start = Start {
-            project: self.project,
-            command,
-            resources,
-            takes,
-            after: None,
-        };
+        let start = Start { project: self.project, command, resources, takes, after: None };
         self.world.start_action(start, effect)
     }
 }
@@ -382,11 +370,7 @@ impl Handler for Cloud {
 
 impl Reply {
     fn new(status: u16, body: impl Into<Text>) -> Reply {
-        Reply {
-            status,
-            body: Some(body.into()),
-            link: None,
-        }
+        Reply { status, body: Some(body.into()), link: None }
     }
 
     fn ok(body: impl Into<Text>) -> Reply {
@@ -394,20 +378,13 @@ impl Reply {
     }
 
     fn no_content() -> Reply {
-        Reply {
-            status: 204,
-            body: None,
-            link: None,
-        }
+        Reply { status: 204, body: None, link: None }
     }
 
     fn response(self) -> Response {
         let response = match self.body {
             Some(body) => Response::json_text(self.status, body.into_bytes()),
-            None => Response {
-                status: self.status,
-                ..Response::default()
-            },
+            None => Response { status: self.status, ..Response::default() },
         };
         match self.link {
             Some(link) => response.with_header("Link", link),
@@ -440,21 +417,9 @@ fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>
             "the token is only allowed to perform GET requests",
         )),
         Some(_) => {
-            let (method, query, body) = (
-                request.method.as_str(),
-                &request.query[..],
-                &request.body[..],
-            );
-            dispatch(
-                Call {
-                    world,
-                    project,
-                    method,
-                    query,
-                    body,
-                },
-                &request.path,
-            )
+            let (method, query, body) =
+                (request.method.as_str(), &request.query[..], &request.body[..]);
+            dispatch(Call { world, project, method, query, body }, &request.path)
         }
     };
     (project, answer)

@@ -60,10 +60,7 @@ fn put_server(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiE
     let mut networks = Vec::new();
     for mut net in fields.objects("private_net")? {
         let network = net.number("network")?;
-        networks.push((
-            net.required("network", network)?,
-            net.address("ip")?.map(IpAddr::V4),
-        ));
+        networks.push((net.required("network", network)?, net.address("ip")?.map(IpAddr::V4)));
     }
     let spec = ServerSpec {
         name: fields.string("name")?.unwrap_or_default(),
@@ -88,11 +85,7 @@ fn put_network(world: &mut World, project: u64, shown: &Value) -> Result<(), Api
         let is_vswitch = subnet.string("type")?.as_deref() == Some("vswitch");
         let cloud = Subnet::cloud(range, Subnet::read_zone(&mut subnet)?);
         network.subnets.push(match is_vswitch {
-            true => Subnet {
-                kind: SubnetType::Vswitch,
-                vswitch_id: Some(id),
-                ..cloud
-            },
+            true => Subnet { kind: SubnetType::Vswitch, vswitch_id: Some(id), ..cloud },
             false => cloud,
         });
     }

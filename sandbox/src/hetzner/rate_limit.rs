@@ -20,19 +20,11 @@ pub struct Budget {
 
 impl Budget {
     pub fn new(now: Instant) -> Budget {
-        Budget {
-            limit: DEFAULT_LIMIT,
-            remaining: f64::from(DEFAULT_LIMIT),
-            updated: now,
-        }
+        Budget { limit: DEFAULT_LIMIT, remaining: f64::from(DEFAULT_LIMIT), updated: now }
     }
 
     pub fn set(&mut self, limit: u32, remaining: u32, now: Instant) {
-        *self = Budget {
-            limit,
-            remaining: f64::from(remaining),
-            updated: now,
-        };
+        *self = Budget { limit, remaining: f64::from(remaining), updated: now };
     }
 
     /// Spends one request; false when there is none.
@@ -52,10 +44,7 @@ impl Budget {
         let reset = time::timestamp().as_second() + until_full.as_secs_f64().ceil() as i64;
         response
             .with_header("RateLimit-Limit", self.limit.to_string())
-            .with_header(
-                "RateLimit-Remaining",
-                format!("{}", self.remaining.floor().max(0.0)),
-            )
+            .with_header("RateLimit-Remaining", format!("{}", self.remaining.floor().max(0.0)))
             .with_header("RateLimit-Reset", reset.to_string())
     }
 

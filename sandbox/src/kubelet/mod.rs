@@ -95,15 +95,7 @@ impl Kubelets {
     ) -> Kubelets {
         let (state, stopped) = (Mutex::default(), Condvar::new());
         Kubelets {
-            shared: Arc::new(Shared {
-                cloud,
-                project,
-                robot,
-                cluster,
-                scale,
-                state,
-                stopped,
-            }),
+            shared: Arc::new(Shared { cloud, project, robot, cluster, scale, state, stopped }),
             thread: None,
             next_look: Mutex::default(),
         }
@@ -139,13 +131,8 @@ impl Kubelets {
     /// A Node of that name exists, or the API server refuses the object.
     pub fn register(&self, spec: NodeSpec) {
         self.shared.register(&spec);
-        let kubelet = Kubelet {
-            spec,
-            reported: time::now(),
-            silent: None,
-            unknown: false,
-            hangs: false,
-        };
+        let kubelet =
+            Kubelet { spec, reported: time::now(), silent: None, unknown: false, hangs: false };
         self.shared.state().kubelets.push(kubelet);
     }
 
@@ -213,9 +200,7 @@ impl Shared {
         let dedicated = self.robot.running_machines();
         let now = time::now();
         for kubelet in &mut self.state().kubelets {
-            let NodeSpec {
-                server, machine, ..
-            } = kubelet.spec;
+            let NodeSpec { server, machine, .. } = kubelet.spec;
             let runs = server.is_none_or(|server| running.contains(&server))
                 && machine.is_none_or(|machine| dedicated.contains(&machine));
             if runs && !kubelet.hangs {

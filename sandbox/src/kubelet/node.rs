@@ -62,10 +62,7 @@ pub(super) fn registration(spec: &NodeSpec) -> Value {
 fn labels(spec: &NodeSpec) -> Value {
     let architecture = architecture(spec);
     let mut labels = BTreeMap::from([
-        (
-            "beta.kubernetes.io/arch".to_owned(),
-            architecture.to_owned(),
-        ),
+        ("beta.kubernetes.io/arch".to_owned(), architecture.to_owned()),
         ("beta.kubernetes.io/os".to_owned(), "linux".to_owned()),
         ("kubernetes.io/arch".to_owned(), architecture.to_owned()),
         ("kubernetes.io/hostname".to_owned(), spec.name.clone()),
@@ -121,11 +118,7 @@ fn status(spec: &NodeSpec) -> Value {
 }
 
 fn architecture(spec: &NodeSpec) -> &str {
-    if spec.architecture.is_empty() {
-        "amd64"
-    } else {
-        &spec.architecture
-    }
+    if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
 /// In the form of a UUID; the same for the same machine.
@@ -134,11 +127,7 @@ fn identifier(spec: &NodeSpec, which: u64) -> String {
     let mut generator = crate::faults::SplitMix64::new(seed);
     let (high, low) = (generator.next(), generator.next());
     let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
-    format!(
-        "{a:08x}-{b:04x}-4{c:03x}-a{:03x}-{:012x}",
-        low >> 52,
-        low & 0xffff_ffff_ffff
-    )
+    format!("{a:08x}-{b:04x}-4{c:03x}-a{:03x}-{:012x}", low >> 52, low & 0xffff_ffff_ffff)
 }
 
 #[cfg(test)]
@@ -157,27 +146,14 @@ mod tests {
     fn addresses_follow_the_kubelet_s_flags() {
         let cases = [
             (spec(), vec!["10.0.0.2", "worker-1"], None),
+            (NodeSpec { internal_ip: None, ..spec() }, vec!["worker-1"], None),
             (
-                NodeSpec {
-                    internal_ip: None,
-                    ..spec()
-                },
-                vec!["worker-1"],
-                None,
-            ),
-            (
-                NodeSpec {
-                    node_ip: Some("10.9.9.9".into()),
-                    ..spec()
-                },
+                NodeSpec { node_ip: Some("10.9.9.9".into()), ..spec() },
                 vec!["10.9.9.9", "worker-1"],
                 Some("10.9.9.9"),
             ),
             (
-                NodeSpec {
-                    node_ip: Some("10.9.9.9,fd00::9".into()),
-                    ..spec()
-                },
+                NodeSpec { node_ip: Some("10.9.9.9,fd00::9".into()), ..spec() },
                 vec!["10.9.9.9", "fd00::9", "worker-1"],
                 Some("10.9.9.9,fd00::9"),
             ),
@@ -197,10 +173,7 @@ mod tests {
     #[test]
     fn only_a_node_without_provider_id_is_uninitialized() {
         let taints = |provider_id: Option<&str>| {
-            let spec = NodeSpec {
-                provider_id: provider_id.map(str::to_owned),
-                ..spec()
-            };
+            let spec = NodeSpec { provider_id: provider_id.map(str::to_owned), ..spec() };
             registration(&spec)["spec"]["taints"].clone()
         };
         let uninitialized =
@@ -213,19 +186,13 @@ mod tests {
     fn a_node_is_padded_to_its_size() {
         for bytes in [0, 6_000, 12_000, 25_000] {
             let size = registration(&NodeSpec { bytes, ..spec() }).to_string().len();
-            assert!(
-                size >= bytes && size < bytes.max(2_500) + 300,
-                "{size} for {bytes}"
-            );
+            assert!(size >= bytes && size < bytes.max(2_500) + 300, "{size} for {bytes}");
         }
     }
 
     #[test]
     fn a_node_of_12_kb_is_a_real_one() {
-        let node = registration(&NodeSpec {
-            bytes: 12_000,
-            ..spec()
-        });
+        let node = registration(&NodeSpec { bytes: 12_000, ..spec() });
         let count = |pointer: &str| match node.pointer(pointer) {
             Some(Value::Object(map)) => map.len(),
             Some(Value::Array(items)) => items.len(),

@@ -17,24 +17,9 @@ const CONDITIONS: [[&str; 4]; 4] = [
         "KubeletHasSufficientMemory",
         "kubelet has sufficient memory available",
     ],
-    [
-        "DiskPressure",
-        "False",
-        "KubeletHasNoDiskPressure",
-        "kubelet has no disk pressure",
-    ],
-    [
-        "PIDPressure",
-        "False",
-        "KubeletHasSufficientPID",
-        "kubelet has sufficient PID available",
-    ],
-    [
-        "Ready",
-        "True",
-        "KubeletReady",
-        "kubelet is posting ready status",
-    ],
+    ["DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+    ["PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+    ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
 /// The kubelet reports: everything is well. The node controller takes its taints back.
@@ -158,10 +143,7 @@ mod tests {
         unknown(&mut node);
         unknown(&mut node);
         assert_eq!(status_of(&node, "Ready"), ["Unknown"]);
-        assert_eq!(
-            keys(&node),
-            [UNINITIALIZED_TAINT, UNREACHABLE_TAINT, UNREACHABLE_TAINT]
-        );
+        assert_eq!(keys(&node), [UNINITIALIZED_TAINT, UNREACHABLE_TAINT, UNREACHABLE_TAINT]);
         ready(&mut node);
         assert_eq!(
             (status_of(&node, "Ready"), keys(&node)),

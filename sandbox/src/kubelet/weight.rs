@@ -26,10 +26,7 @@ pub(super) fn pad(node: &mut Value, bytes: usize) {
     while size < bytes {
         let number = images.len();
         let name = format!("registry.example/team/image-{number}");
-        let names = [
-            format!("{name}@sha256:{number:064x}"),
-            format!("{name}:v1.2.3"),
-        ];
+        let names = [format!("{name}@sha256:{number:064x}"), format!("{name}:v1.2.3")];
         let image = json!({"names": names, "sizeBytes": 10_000_000 + number});
         size += image.to_string().len() + 1;
         images.push(image);

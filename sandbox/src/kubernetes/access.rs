@@ -62,14 +62,7 @@ pub struct Identity {
 /// Paths that anybody may read: the role `system:public-info-viewer`.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 /// Paths that every user may read: the role `system:discovery`.
-const DISCOVERY_PATHS: &[&str] = &[
-    "/api",
-    "/api/*",
-    "/apis",
-    "/apis/*",
-    "/openapi",
-    "/openapi/*",
-];
+const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
     /// Adds a user, or replaces the one of that name and what was bound to it.
@@ -103,11 +96,7 @@ impl Directory {
     }
 
     pub fn grant_in_namespace(&mut self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
-        self.grants.push(NamespaceGrant {
-            user: user.into(),
-            namespace: namespace.into(),
-            rules,
-        });
+        self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
     /// A certificate counts before a token; a wrong token is not anonymous.
@@ -193,25 +182,16 @@ impl Identity {
     fn of(user: &User) -> Identity {
         let mut groups = user.groups.clone();
         groups.push("system:authenticated".into());
-        Identity {
-            name: user.name.clone(),
-            groups,
-        }
+        Identity { name: user.name.clone(), groups }
     }
 
     fn anonymous() -> Identity {
-        Identity {
-            name: "system:anonymous".into(),
-            groups: vec!["system:unauthenticated".into()],
-        }
+        Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
     /// An authenticated user in no other group.
     pub fn named(name: &str) -> Identity {
-        Identity {
-            name: name.into(),
-            groups: vec!["system:authenticated".into()],
-        }
+        Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }
 
     pub fn is_in(&self, group: &str) -> bool {
@@ -311,11 +291,7 @@ mod tests {
             (core("nodes", "get", "-"), "get nodes a", true),
             (core("nodes", "get", "-"), "list nodes ", false),
             (core("nodes", "*", "-"), "patch nodes/status a", false),
-            (
-                core("nodes/status", "patch", "-"),
-                "patch nodes/status a",
-                true,
-            ),
+            (core("nodes/status", "patch", "-"), "patch nodes/status a", true),
             (core("*/status", "patch", "-"), "patch nodes/status a", true),
             (core("*", "*", "-"), "patch nodes/status a", true),
             (core("nodes", "get", "a b"), "get nodes b", true),
@@ -341,15 +317,9 @@ mod tests {
     #[test]
     fn a_role_grants_in_its_namespace_alone() {
         let mut directory = Directory::default();
-        directory.add_user(User {
-            name: "ccm".into(),
-            ..User::default()
-        });
+        directory.add_user(User { name: "ccm".into(), ..User::default() });
         directory.grant_in_namespace("ccm", "kube-system", vec![rule("*", "leases", "*", "-")]);
-        let identity = Identity {
-            name: "ccm".into(),
-            groups: Vec::new(),
-        };
+        let identity = Identity { name: "ccm".into(), groups: Vec::new() };
         for (namespace, allowed) in [("kube-system", true), ("default", false), ("", false)] {
             let asked = ResourceRequest {
                 verb: "get".into(),
@@ -357,11 +327,7 @@ mod tests {
                 namespace: namespace.into(),
                 ..ResourceRequest::default()
             };
-            assert_eq!(
-                directory.allows(&identity, &asked),
-                allowed,
-                "{namespace:?}"
-            );
+            assert_eq!(directory.allows(&identity, &asked), allowed, "{namespace:?}");
         }
     }
 }

@@ -80,20 +80,10 @@ fn resource_answer(
     }
     match asked.verb.as_str() {
         "list" => read::list(cluster, row, request_namespace(row, asked), request),
-        "get" => read::get(
-            cluster,
-            row,
-            request_namespace(row, asked),
-            &asked.name,
-            request,
-        ),
-        "delete" => delete::delete(
-            cluster,
-            row,
-            request_namespace(row, asked),
-            &asked.name,
-            request,
-        ),
+        "get" => read::get(cluster, row, request_namespace(row, asked), &asked.name, request),
+        "delete" => {
+            delete::delete(cluster, row, request_namespace(row, asked), &asked.name, request)
+        }
         _ if row.plural == "selfsubjectaccessreviews" => {
             access_review(cluster, identity, row, request)
         }
@@ -111,13 +101,7 @@ fn resource_answer(
                 _ => write::patch(cluster, &target, request)?,
             };
             let answer = view.stored(row, &written.object, request);
-            Ok(body::with_warnings(
-                Response {
-                    status: written.code,
-                    ..answer
-                },
-                &written.warnings,
-            ))
+            Ok(body::with_warnings(Response { status: written.code, ..answer }, &written.warnings))
         }
     }
 }
@@ -189,10 +173,7 @@ fn access_review(
     let mut review = with_kind(row, read.value.clone());
     review["metadata"] = json!({});
     review["status"] = json!({"allowed": allowed});
-    Ok(body::with_warnings(
-        Response::json(201, &review),
-        &read.warnings,
-    ))
+    Ok(body::with_warnings(Response::json(201, &review), &read.warnings))
 }
 
 fn not_a_page() -> Response {
@@ -200,13 +181,6 @@ fn not_a_page() -> Response {
 }
 
 fn text(status: u16, body: &str) -> Response {
-    let content_type = (
-        "Content-Type".to_string(),
-        "text/plain; charset=utf-8".to_string(),
-    );
-    Response {
-        status,
-        headers: vec![content_type],
-        body: body.as_bytes().to_vec(),
-    }
+    let content_type = ("Content-Type".to_string(), "text/plain; charset=utf-8".to_string());
+    Response { status, headers: vec![content_type], body: body.as_bytes().to_vec() }
 }

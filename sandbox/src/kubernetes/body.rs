@@ -86,11 +86,8 @@ fn parse(resource: &Resource, request: &Request) -> Result<Value, Refusal> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "application/json" | "*/*" | "" => serde_json::from_slice(&request.body).map_err(|why| {
             let body = String::from_utf8_lossy(&request.body);
-            let why = if why.is_eof() {
-                "unexpected end of JSON input".into()
-            } else {
-                why.to_string()
-            };
+            let why =
+                if why.is_eof() { "unexpected end of JSON input".into() } else { why.to_string() };
             unrecognized(resource, &format!("json parse error: {why} ({body})"))
         }),
         "application/yaml" => serde_yaml::from_slice(&request.body)
@@ -138,12 +135,8 @@ fn fields(resource: &Resource, given: &Value) -> Result<schema::Decoded, String>
 }
 
 fn strict_error(unknown: &[String]) -> Option<String> {
-    (!unknown.is_empty()).then(|| {
-        format!(
-            "strict decoding error: {}",
-            unknown_fields(unknown).join(", ")
-        )
-    })
+    (!unknown.is_empty())
+        .then(|| format!("strict decoding error: {}", unknown_fields(unknown).join(", ")))
 }
 
 fn unknown_fields(unknown: &[String]) -> Vec<String> {

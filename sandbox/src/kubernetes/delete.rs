@@ -64,12 +64,7 @@ pub fn delete(
 }
 
 pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted, Refusal> {
-    let DeleteRequest {
-        resource,
-        namespace,
-        name,
-        ..
-    } = *asked;
+    let DeleteRequest { resource, namespace, name, .. } = *asked;
     if resource.plural == "namespaces" && PROTECTED_NAMESPACES.contains(&name) {
         return Err(Refusal::forbidden(
             "",
@@ -125,20 +120,13 @@ fn options(request: &Request) -> Result<Value, Refusal> {
         return Ok(Value::Null);
     }
     serde_json::from_slice(&request.body).map_err(|why| {
-        Refusal::bad_request(format!(
-            "couldn't get version/kind; json parse error: {why}"
-        ))
+        Refusal::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
     })
 }
 
 fn check_preconditions(asked: &DeleteRequest, metadata: &Value) -> Result<(), Refusal> {
     let checks = [
-        (
-            "UID",
-            "uid",
-            &asked.uid,
-            "The object might have been deleted and then recreated",
-        ),
+        ("UID", "uid", &asked.uid, "The object might have been deleted and then recreated"),
         (
             "ResourceVersion",
             "resourceVersion",

@@ -140,10 +140,7 @@ impl Cluster {
             directory: Directory::default(),
             random: Random::new(seed),
         };
-        Cluster {
-            state: Mutex::new(state),
-            corner,
-        }
+        Cluster { state: Mutex::new(state), corner }
     }
 
     /// Adds a user, or replaces the one of that name.
@@ -195,12 +192,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             return corner.create(row, namespace.unwrap_or_default(), &object);
         }
-        let created = write::create_object(
-            &mut self.state(),
-            row,
-            namespace.unwrap_or_default(),
-            &object,
-        );
+        let created =
+            write::create_object(&mut self.state(), row, namespace.unwrap_or_default(), &object);
         match created {
             Ok(object) => with_kind(row, object.value.clone()),
             Err(refusal) => panic!("{resource}: {}", refusal.message),

@@ -20,14 +20,7 @@ impl Random {
         let high = self.next() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000;
         let low = self.next() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000;
         let (high, low) = (format!("{high:016x}"), format!("{low:016x}"));
-        format!(
-            "{}-{}-{}-{}-{}",
-            &high[..8],
-            &high[8..12],
-            &high[12..],
-            &low[..4],
-            &low[4..]
-        )
+        format!("{}-{}-{}-{}-{}", &high[..8], &high[8..12], &high[12..], &low[..4], &low[4..])
     }
 
     /// What is appended to a `generateName`.

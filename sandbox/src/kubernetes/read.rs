@@ -110,10 +110,7 @@ pub fn list(
             page.push(object.clone());
         }
     }
-    let mut meta = ListMeta {
-        revision,
-        ..ListMeta::default()
-    };
+    let mut meta = ListMeta { revision, ..ListMeta::default() };
     if let Some(last) = objects[..next].last().filter(|_| next < objects.len()) {
         let token = Token {
             version: TOKEN_VERSION.into(),
@@ -171,9 +168,7 @@ impl Query {
         let limit = match request.query("limit").filter(|text| !text.is_empty()) {
             None => 0,
             Some(text) => text.parse::<i64>().map_err(|_| {
-                Refusal::bad_request(format!(
-                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
-                ))
+                Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
             })?,
         };
         let resource_version = resource_version(request)?;
@@ -191,20 +186,9 @@ impl Query {
         };
         // What is served from the cache comes whole: the server ignores the limit.
         let from_cache = resource_version == Some(0) && token.is_none();
-        let limit = if from_cache {
-            0
-        } else {
-            usize::try_from(limit).unwrap_or(0)
-        };
+        let limit = if from_cache { 0 } else { usize::try_from(limit).unwrap_or(0) };
         let exact = request.query("resourceVersionMatch") == Some("Exact");
-        Ok(Query {
-            limit,
-            token,
-            resource_version,
-            exact,
-            labels,
-            fields,
-        })
+        Ok(Query { limit, token, resource_version, exact, labels, fields })
     }
 }
 
@@ -222,10 +206,7 @@ impl Token {
             .map_err(|_| "illegal base64 data at input byte 0".to_string())?;
         let token: Token = serde_json::from_slice(&json).map_err(|why| match json.first() {
             Some(first) if first.is_ascii() && *first != b'{' => {
-                format!(
-                    "invalid character '{}' looking for beginning of value",
-                    char::from(*first)
-                )
+                format!("invalid character '{}' looking for beginning of value", char::from(*first))
             }
             _ if why.is_eof() => "unexpected end of JSON input".into(),
             _ => why.to_string(),
@@ -282,10 +263,9 @@ fn pick(
 
 fn check_not_ahead(version: Option<u64>, store: &Store) -> Result<(), Refusal> {
     match version {
-        Some(version) if version > store.revision() => Err(Refusal::too_large_resource_version(
-            version,
-            store.revision(),
-        )),
+        Some(version) if version > store.revision() => {
+            Err(Refusal::too_large_resource_version(version, store.revision()))
+        }
         _ => Ok(()),
     }
 }
@@ -319,16 +299,10 @@ mod tests {
     fn tokens() {
         let token = |json: &str| URL_SAFE_NO_PAD.encode(json);
         let cases = [
-            (
-                "abc".into(),
-                "invalid character 'i' looking for beginning of value",
-            ),
+            ("abc".into(), "invalid character 'i' looking for beginning of value"),
             ("?".into(), "illegal base64 data at input byte 0"),
             (token("{"), "unexpected end of JSON input"),
-            (
-                token("{}"),
-                "server does not recognize this encoded version \"\"",
-            ),
+            (token("{}"), "server does not recognize this encoded version \"\""),
             (
                 token(r#"{"v":"meta.k8s.io/v1","start":"/a"}"#),
                 "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
@@ -341,11 +315,7 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Token::decode(&text).expect_err(expected), expected);
         }
-        let whole = Token {
-            version: TOKEN_VERSION.into(),
-            revision: 7,
-            start: "/a\0".into(),
-        };
+        let whole = Token { version: TOKEN_VERSION.into(), revision: 7, start: "/a\0".into() };
         assert_eq!(Token::decode(&whole.encode()), Ok(whole));
     }
 }

@@ -36,10 +36,9 @@ pub fn read(request: &Request) -> RequestInfo {
     };
     match resource {
         Some(resource) => RequestInfo::Resource(resource),
-        None => RequestInfo::Path {
-            verb: request.method.to_lowercase(),
-            path: request.path.clone(),
-        },
+        None => {
+            RequestInfo::Path { verb: request.method.to_lowercase(), path: request.path.clone() }
+        }
     }
 }
 
@@ -67,11 +66,7 @@ fn in_group(
         .then(|| selected_name(request))
         .flatten();
     // The namespace of a Namespace is its own name, as the authorizer sees it.
-    let namespace = if resource == "namespaces" && group.is_empty() {
-        name
-    } else {
-        namespace
-    };
+    let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
         group: group.into(),
@@ -117,21 +112,9 @@ mod tests {
             ("GET", "/api/v1/nodes/a", "get  nodes//a"),
             ("PATCH", "/api/v1/nodes/a/status", "patch  nodes/status/a"),
             ("GET", "/api/v1/namespaces", "list  namespaces//"),
-            (
-                "DELETE",
-                "/api/v1/namespaces/shop",
-                "delete shop namespaces//shop",
-            ),
-            (
-                "PUT",
-                "/api/v1/namespaces/shop/status",
-                "update shop namespaces/status/shop",
-            ),
-            (
-                "POST",
-                "/api/v1/namespaces/shop/services",
-                "create shop services//",
-            ),
+            ("DELETE", "/api/v1/namespaces/shop", "delete shop namespaces//shop"),
+            ("PUT", "/api/v1/namespaces/shop/status", "update shop namespaces/status/shop"),
+            ("POST", "/api/v1/namespaces/shop/services", "create shop services//"),
             (
                 "DELETE",
                 "/apis/coordination.k8s.io/v1/namespaces/a/leases",
@@ -139,38 +122,19 @@ mod tests {
             ),
         ];
         for (method, path, expected) in cases {
-            let request = Request {
-                method: method.into(),
-                path: path.into(),
-                ..Request::default()
-            };
+            let request =
+                Request { method: method.into(), path: path.into(), ..Request::default() };
             let RequestInfo::Resource(info) = read(&request) else {
                 panic!("{path}: not a resource")
             };
-            let ResourceRequest {
-                verb,
-                namespace,
-                resource,
-                subresource,
-                name,
-                ..
-            } = info;
-            assert_eq!(
-                format!("{verb} {namespace} {resource}/{subresource}/{name}"),
-                expected
-            );
+            let ResourceRequest { verb, namespace, resource, subresource, name, .. } = info;
+            assert_eq!(format!("{verb} {namespace} {resource}/{subresource}/{name}"), expected);
         }
-        let path = Request {
-            method: "DELETE".into(),
-            path: "/api/v1".into(),
-            ..Request::default()
-        };
+        let path =
+            Request { method: "DELETE".into(), path: "/api/v1".into(), ..Request::default() };
         assert_eq!(
             read(&path),
-            RequestInfo::Path {
-                verb: "delete".into(),
-                path: "/api/v1".into()
-            }
+            RequestInfo::Path { verb: "delete".into(), path: "/api/v1".into() }
         );
     }
 }

@@ -224,11 +224,7 @@ pub fn named(plural: &str) -> Option<&'static Resource> {
 impl Resource {
     /// `v1`, `coordination.k8s.io/v1`
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            VERSION.into()
-        } else {
-            format!("{}/{VERSION}", self.group)
-        }
+        if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
     }
 
     /// `nodes`, `leases.coordination.k8s.io`

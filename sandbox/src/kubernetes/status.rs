@@ -35,21 +35,13 @@ impl FieldError {
         } else {
             format!("Required value: {detail}")
         };
-        FieldError {
-            reason: "FieldValueRequired",
-            field: field.into(),
-            message,
-        }
+        FieldError { reason: "FieldValueRequired", field: field.into(), message }
     }
 
     /// `value` is shown as JSON, as the real server shows it.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
-        FieldError {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            message,
-        }
+        FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
     /// `value` is the Go struct as JSON, whose field order and names are not ours: the caller writes it.
@@ -59,11 +51,7 @@ impl FieldError {
         } else {
             format!("Duplicate value: {value}: {detail}")
         };
-        FieldError {
-            reason: "FieldValueDuplicate",
-            field: field.into(),
-            message,
-        }
+        FieldError { reason: "FieldValueDuplicate", field: field.into(), message }
     }
 
     pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
@@ -79,10 +67,7 @@ impl FieldError {
         FieldError {
             reason: "FieldValueNotSupported",
             field: field.into(),
-            message: format!(
-                "Unsupported value: {value}: supported values: {}",
-                quoted.join(", ")
-            ),
+            message: format!("Unsupported value: {value}: supported values: {}", quoted.join(", ")),
         }
     }
 
@@ -142,21 +127,11 @@ impl Refusal {
             format!("{} {name:?}", qualified(resource, group))
         };
         let details = Some(details(group, resource, name));
-        Refusal::new(
-            403,
-            "Forbidden",
-            format!("{subject} is forbidden: {why}"),
-            details,
-        )
+        Refusal::new(403, "Forbidden", format!("{subject} is forbidden: {why}"), details)
     }
 
     pub fn forbidden_path(why: &str) -> Refusal {
-        Refusal::new(
-            403,
-            "Forbidden",
-            format!("forbidden: {why}"),
-            Some(json!({})),
-        )
+        Refusal::new(403, "Forbidden", format!("forbidden: {why}"), Some(json!({})))
     }
 
     pub fn not_found(resource: &Resource, name: &str) -> Refusal {
@@ -181,10 +156,8 @@ impl Refusal {
 
     /// What a storage without that verb answers.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
-        let message = format!(
-            "{verb} is not supported on resources of kind {:?}",
-            resource.qualified()
-        );
+        let message =
+            format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
         Refusal::new(
             405,
             "MethodNotAllowed",
@@ -216,12 +189,7 @@ impl Refusal {
     /// Preconditions name the kind where other conflicts name the resource.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
-        Refusal::conflict(
-            &qualified(resource.kind, resource.group),
-            details,
-            name,
-            why,
-        )
+        Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
     }
 
     pub fn conflict(subject: &str, details: Value, name: &str, why: &str) -> Refusal {
@@ -230,19 +198,11 @@ impl Refusal {
     }
 
     pub fn expired(message: &str, continue_token: Option<String>) -> Refusal {
-        Refusal {
-            continue_token,
-            ..Refusal::new(410, "Expired", message, None)
-        }
+        Refusal { continue_token, ..Refusal::new(410, "Expired", message, None) }
     }
 
     pub fn unsupported_media_type() -> Refusal {
-        Refusal::new(
-            415,
-            "UnsupportedMediaType",
-            "415: Unsupported Media Type",
-            Some(json!({})),
-        )
+        Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type", Some(json!({})))
     }
 
     /// 422 for an object of this kind.
@@ -254,11 +214,8 @@ impl Refusal {
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
-        let message = format!(
-            "{} {name:?} is invalid: {}",
-            qualified(kind, group),
-            aggregate(errors)
-        );
+        let message =
+            format!("{} {name:?} is invalid: {}", qualified(kind, group), aggregate(errors));
         Refusal::new(422, "Invalid", message, Some(details))
     }
 
@@ -288,23 +245,13 @@ impl Refusal {
         message: impl Into<String>,
         details: Option<Value>,
     ) -> Refusal {
-        Refusal {
-            code,
-            reason,
-            message: message.into(),
-            details,
-            continue_token: None,
-        }
+        Refusal { code, reason, message: message.into(), details, continue_token: None }
     }
 }
 
 /// `leases.coordination.k8s.io`, or `nodes` for the core group.
 pub fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() {
-        name.into()
-    } else {
-        format!("{name}.{group}")
-    }
+    if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }
 
 /// The `details` of a `Status`; empty parts are left out.

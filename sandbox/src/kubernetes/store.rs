@@ -29,21 +29,12 @@ pub struct Store {
 
 /// `NAMESPACE/NAME`, or `NAME` without a namespace.
 pub fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.into()
-    } else {
-        format!("{namespace}/{name}")
-    }
+    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}") }
 }
 
 impl Object {
     pub fn new(key: &str, value: Value) -> Object {
-        Object {
-            key: key.into(),
-            value,
-            text: OnceLock::new(),
-            metadata_text: OnceLock::new(),
-        }
+        Object { key: key.into(), value, text: OnceLock::new(), metadata_text: OnceLock::new() }
     }
 
     /// Its JSON, made once.

@@ -85,10 +85,7 @@ impl View {
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
         let revision =
             value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-        let meta = ListMeta {
-            revision: revision.unwrap_or_default(),
-            ..ListMeta::default()
-        };
+        let meta = ListMeta { revision: revision.unwrap_or_default(), ..ListMeta::default() };
         match self {
             View::Whole => Response::json(200, &super::with_kind(resource, value.clone())),
             View::Metadata(version) => {
@@ -180,11 +177,7 @@ impl ListMeta {
 
 fn text_response(text: String) -> Response {
     let content_type = ("Content-Type".to_string(), "application/json".to_string());
-    Response {
-        status: 200,
-        headers: vec![content_type],
-        body: text.into_bytes(),
-    }
+    Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
 /// Items are written one after the other: a list of thousands is never a tree.
@@ -257,31 +250,19 @@ mod tests {
             ("", None),
             ("application/json", Some(View::Whole)),
             ("*/*", Some(View::Whole)),
-            (
-                "application/vnd.kubernetes.protobuf, application/json",
-                Some(View::Whole),
-            ),
+            ("application/vnd.kubernetes.protobuf, application/json", Some(View::Whole)),
             ("application/vnd.kubernetes.protobuf", None),
             (table, Some(View::Table(MetaVersion::V1))),
-            (
-                "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
-                Some(View::Whole),
-            ),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(View::Whole)),
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
                 Some(View::Metadata(MetaVersion::V1)),
             ),
-            (
-                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-                None,
-            ),
+            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", None),
         ];
         for (accept, expected) in cases {
             let headers = vec![("accept".to_string(), accept.to_string())];
-            let request = Request {
-                headers,
-                ..Request::default()
-            };
+            let request = Request { headers, ..Request::default() };
             assert_eq!(View::of_list(&request).ok(), expected, "{accept}");
         }
     }

@@ -39,18 +39,9 @@ pub struct Written {
 pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
     let read = body::read(target.resource, request)?;
     let dry_run = body::is_dry_run(request)?;
-    let object = insert(
-        &mut cluster.state(),
-        target.resource,
-        target.namespace,
-        read.value,
-        dry_run,
-    )?;
-    Ok(Written {
-        code: 201,
-        object,
-        warnings: read.warnings,
-    })
+    let object =
+        insert(&mut cluster.state(), target.resource, target.namespace, read.value, dry_run)?;
+    Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
 /// The same for an object that comes from our own code.
@@ -70,10 +61,7 @@ pub fn update(
     identity: &Identity,
     request: &Request,
 ) -> Result<Written, Refusal> {
-    let Read {
-        value: mut new,
-        warnings,
-    } = body::read(target.resource, request)?;
+    let Read { value: mut new, warnings } = body::read(target.resource, request)?;
     let dry_run = body::is_dry_run(request)?;
     check_name(target, &mut new)?;
     let mut state = cluster.state();
@@ -86,11 +74,7 @@ pub fn update(
             metadata.remove("resourceVersion");
         }
         let object = insert(&mut state, target.resource, target.namespace, new, dry_run)?;
-        return Ok(Written {
-            code: 201,
-            object,
-            warnings,
-        });
+        return Ok(Written { code: 201, object, warnings });
     };
     check_uid(target, &new, &old)?;
     if new["metadata"]["resourceVersion"].is_null() && !target.resource.unconditional_update {
@@ -101,19 +85,10 @@ pub fn update(
         );
         // This one names the resource where others name the kind.
         let resource = target.resource;
-        return Err(Refusal::invalid_as(
-            resource.group,
-            resource.plural,
-            target.name,
-            &[error],
-        ));
+        return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }
     let object = replace(&mut state, target, new, &old, dry_run)?;
-    Ok(Written {
-        code: 200,
-        object,
-        warnings,
-    })
+    Ok(Written { code: 200, object, warnings })
 }
 
 pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
@@ -127,17 +102,10 @@ pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Wr
         .ok_or_else(|| Refusal::not_found(target.resource, target.name))?;
     let current = with_kind(target.resource, old.value.clone());
     let patched = patch::apply(format, schema, current, &request.body)?;
-    let Read {
-        value: mut new,
-        warnings,
-    } = body::read_patched(target.resource, &patched, request)?;
+    let Read { value: mut new, warnings } = body::read_patched(target.resource, &patched, request)?;
     check_name(target, &mut new)?;
     let object = replace(&mut state, target, new, &old, dry_run)?;
-    Ok(Written {
-        code: 200,
-        object,
-        warnings,
-    })
+    Ok(Written { code: 200, object, warnings })
 }
 
 impl Target<'_> {
@@ -168,17 +136,9 @@ fn insert(
     let name = metadata["name"].as_str().unwrap_or_default().to_string();
     let rules = resource.rules;
     rules.prepare_create(&mut new);
-    refuse_if_any(
-        resource,
-        &name,
-        rules.allocate(&mut new, None, &state.store),
-    )?;
+    refuse_if_any(resource, &name, rules.allocate(&mut new, None, &state.store))?;
     refuse_if_any(resource, &name, rules.validate(&new))?;
-    refuse_if_any(
-        resource,
-        &name,
-        rules::validate_meta(&new, &rules::names::path_segment),
-    )?;
+    refuse_if_any(resource, &name, rules::validate_meta(&new, &rules::names::path_segment))?;
     let key = store::key(namespace, &name);
     if state.store.get(resource, &key).is_some() {
         return Err(Refusal::already_exists(resource, &name));
@@ -234,11 +194,7 @@ fn replace(
 }
 
 fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), Refusal> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(Refusal::invalid(resource, name, &errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(resource, name, &errors)) }
 }
 
 /// The namespace of the path is the object's; it may say so itself.
@@ -286,11 +242,7 @@ fn system_metadata(state: &mut State, metadata: &mut Value) {
     metadata["uid"] = state.random.uid().into();
     metadata["creationTimestamp"] = now().into();
     if let Some(metadata) = metadata.as_object_mut() {
-        for field in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-        ] {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(field);
         }
     }
@@ -304,11 +256,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
             new[field] = old[field].clone();
         }
     }
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-    ] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
         match (&old[field], new.as_object_mut()) {
             (Value::Null, Some(new)) => drop(new.remove(field)),
             (kept, Some(new)) => drop(new.insert(field.into(), kept.clone())),
@@ -357,12 +305,7 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> 
         old.key,
         old.metadata("uid")
     );
-    Err(Refusal::conflict(
-        &resource.qualified(),
-        resource.details(target.name),
-        target.name,
-        &why,
-    ))
+    Err(Refusal::conflict(&resource.qualified(), resource.details(target.name), target.name, &why))
 }
 
 /// A PUT that creates needs the right to create as well.

@@ -30,11 +30,7 @@ impl<'d> Schemas<'d> {
     /// The schema of one element of an array, or the schema itself when it is no array.
     pub fn element(&self, schema: &'d Value) -> &'d Value {
         let schema = self.resolve(schema);
-        if schema["type"] == "array" {
-            self.resolve(&schema["items"])
-        } else {
-            schema
-        }
+        if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
     }
 
     /// What does not fit, each with its path from `at`.
@@ -200,10 +196,7 @@ fn check_type(schema: &Value, value: &Value, at: &str) -> Option<String> {
 fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
-        problems.push(format!(
-            "{at}: {value} is none of {}",
-            Value::from(allowed.clone())
-        ));
+        problems.push(format!("{at}: {value} is none of {}", Value::from(allowed.clone())));
     }
     let bound = |name: &str| schema[name].as_f64();
     if let Some(number) = value.as_f64() {
@@ -228,10 +221,7 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
         let length = elements.len() as f64;
         let too_few = bound("minItems").is_some_and(|minimum| length < minimum);
         if too_few || bound("maxItems").is_some_and(|maximum| length > maximum) {
-            problems.push(format!(
-                "{at}: {} elements are too few or too many",
-                elements.len()
-            ));
+            problems.push(format!("{at}: {} elements are too few or too many", elements.len()));
         }
     }
     problems

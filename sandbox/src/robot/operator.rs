@@ -86,11 +86,7 @@ impl Robot {
 
     /// A login more; replaces the one of that user.
     pub fn set_login(&self, user: &str, password: &str, sees: Sees) {
-        let user = User {
-            name: user.to_owned(),
-            password: password.to_owned(),
-            sees,
-        };
+        let user = User { name: user.to_owned(), password: password.to_owned(), sees };
         let users = &mut self.lock().users;
         match users.iter_mut().find(|other| other.name == user.name) {
             Some(known) => *known = user,

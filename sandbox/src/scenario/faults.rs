@@ -34,38 +34,20 @@ pub struct FaultEntry {
 /// The effects a scenario can name, and what they do.
 pub const EFFECTS: &[(&str, &str)] = &[
     ("slow", "waits `delay`, then the call is handled"),
-    (
-        "slow-answer",
-        "the call is handled, its answer comes after `delay`",
-    ),
+    ("slow-answer", "the call is handled, its answer comes after `delay`"),
     ("status", "refused with `status` in the words of the half"),
-    (
-        "rate-limit",
-        "refused as the half does it when there were too many calls",
-    ),
-    (
-        "proxy-not-found",
-        "404 in HTML, as from a proxy that does not know the path",
-    ),
+    ("rate-limit", "refused as the half does it when there were too many calls"),
+    ("proxy-not-found", "404 in HTML, as from a proxy that does not know the path"),
     ("gateway-timeout", "handled; 504 in HTML"),
     ("reset", "not handled; the connection is reset"),
-    (
-        "answer-lost",
-        "handled; the connection ends without an answer",
-    ),
+    ("answer-lost", "handled; the connection ends without an answer"),
     ("cut-off", "handled; half of the answer comes"),
-    (
-        "cut-off-chunked",
-        "the same with chunks instead of a length",
-    ),
+    ("cut-off-chunked", "the same with chunks instead of a length"),
     ("malformed", "handled; the answer's JSON ends too early"),
     ("html", "handled; 200 with a page for people"),
     ("other-json", "handled; 200 with somebody else's JSON"),
     ("chunked", "handled; the whole answer in chunks"),
-    (
-        "drip",
-        "handled; 64 bytes of the answer at a time, `delay` between them",
-    ),
+    ("drip", "handled; 64 bytes of the answer at a time, `delay` between them"),
 ];
 
 impl FaultEntry {
@@ -223,9 +205,8 @@ mod tests {
     fn every_effect_that_is_named_can_be_asked_for() {
         for half in ["hetzner", "kubernetes", "robot"] {
             for (name, _) in EFFECTS {
-                let rule = fault(&format!(
-                    "{{half: {half}, effect: {name}, delay: 1ms, status: 503}}"
-                ));
+                let rule =
+                    fault(&format!("{{half: {half}, effect: {name}, delay: 1ms, status: 503}}"));
                 assert!(rule.is_ok(), "{half} {name}: {rule:?}");
             }
         }
@@ -239,18 +220,9 @@ mod tests {
             ("{effect: slow}", "effect \"slow\" needs the delay"),
             ("{effect: slow, delay: soon}", "delay \"soon\""),
             ("{effect: slow, delay: -1s}", "delay \"-1s\""),
-            (
-                "{effect: status, half: hetzner}",
-                "effect \"status\" needs the status",
-            ),
-            (
-                "{effect: status, status: 500}",
-                "effect \"status\" needs the half",
-            ),
-            (
-                "{effect: rate-limit}",
-                "effect \"rate-limit\" needs the half",
-            ),
+            ("{effect: status, half: hetzner}", "effect \"status\" needs the status"),
+            ("{effect: status, status: 500}", "effect \"status\" needs the half"),
+            ("{effect: rate-limit}", "effect \"rate-limit\" needs the half"),
             ("{effect: reset, half: third}", "half \"third\""),
             ("{effect: reset, nth: 1, every: 2}", "only one of nth"),
             ("{effect: reset, colour: red}", "unknown field `colour`"),

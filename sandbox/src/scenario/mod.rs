@@ -179,10 +179,7 @@ impl ServerEntry {
             method: "POST".into(),
             path: "/v1/servers".into(),
             headers: vec![
-                (
-                    "authorization".into(),
-                    format!("Bearer {}", sandbox.projects().token),
-                ),
+                ("authorization".into(), format!("Bearer {}", sandbox.projects().token)),
                 ("content-type".into(), "application/json".into()),
             ],
             body: body.to_string().into_bytes(),

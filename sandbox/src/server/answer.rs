@@ -51,10 +51,7 @@ pub(super) fn write(
             stream.write(&bytes)?;
             Ok(next)
         }
-        Delivery::Drip {
-            bytes: drop_bytes,
-            pause: between,
-        } => {
+        Delivery::Drip { bytes: drop_bytes, pause: between } => {
             let mut bytes = head(Framing::Length);
             bytes.extend_from_slice(body);
             for drop in bytes.chunks(drop_bytes.max(1)) {
@@ -85,11 +82,7 @@ enum Framing {
 }
 
 fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
-    let mut head = format!(
-        "HTTP/1.1 {} {}\r\n",
-        response.status,
-        reason(response.status)
-    );
+    let mut head = format!("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
     let mut line = |name: &str, value: &str| {
         // A value that came from a request must not become a header of its own.
         let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -29,10 +29,7 @@ pub(super) struct Memory<'a> {
 
 impl<'a> Memory<'a> {
     pub fn new(request: &'a [u8]) -> Memory<'a> {
-        Memory {
-            request,
-            answer: Vec::new(),
-        }
+        Memory { request, answer: Vec::new() }
     }
 }
 

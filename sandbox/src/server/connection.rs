@@ -58,10 +58,7 @@ pub(super) fn serve_in_memory(
             Ending::Close
         }
     };
-    Exchanged {
-        answer: memory.answer,
-        ending,
-    }
+    Exchanged { answer: memory.answer, ending }
 }
 
 fn exchange<B: Bytes>(
@@ -102,11 +99,8 @@ fn exchange<B: Bytes>(
 
     // Logged before the first byte leaves: whoever has the answer finds the call in the log.
     config.calls.end(call, Some(&response));
-    let next = if received.keep_alive && !is_outdated(stream) {
-        Next::KeepAlive
-    } else {
-        Next::Close
-    };
+    let next =
+        if received.keep_alive && !is_outdated(stream) { Next::KeepAlive } else { Next::Close };
     match answer::write(stream, request, &response, next, delivery, &wait) {
         Ok(Next::KeepAlive) => Ending::KeepAlive,
         Ok(Next::Close) | Err(_) => Ending::Close,
@@ -123,9 +117,7 @@ fn handle(config: &Config, request: &Request) -> Response {
 }
 
 fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
-    if write_refusal(&mut stream, status, sentence, &|between| {
-        shared.pause(between)
-    }) {
+    if write_refusal(&mut stream, status, sentence, &|between| shared.pause(between)) {
         stream.close(REFUSAL_PATIENCE);
     }
 }

@@ -135,11 +135,7 @@ impl Server {
     pub fn start(config: Config) -> io::Result<Server> {
         let listener = TcpListener::bind((config.address, config.port))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            config,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let shared = Arc::new(Shared { config, state: Mutex::default(), changed: Condvar::new() });
         let acceptor = {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
@@ -148,11 +144,7 @@ impl Server {
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
-        Ok(Server {
-            address,
-            shared,
-            acceptor: Some(acceptor),
-        })
+        Ok(Server { address, shared, acceptor: Some(acceptor) })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -279,10 +271,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let connection = {
             let shared = shared.clone();
             move || {
-                let _entry = Entry {
-                    shared: &shared,
-                    number,
-                };
+                let _entry = Entry { shared: &shared, number };
                 connection::serve(&shared, socket);
             }
         };

@@ -46,10 +46,7 @@ fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
         Ok(0) => Err(Refusal::Gone),
         Ok(_) => Ok(()),
         Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
-            ) =>
+            if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) =>
         {
             Err(Refusal::Answer(408, "the request took too long to arrive"))
         }
@@ -105,13 +102,7 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     let (path, query) = parse_target(target).ok_or_else(|| bad("malformed request target"))?;
     let headers =
         lines.map(parse_header).collect::<Option<_>>().ok_or_else(|| bad("malformed header"))?;
-    let request = Request {
-        method: method.into(),
-        path,
-        query,
-        headers,
-        ..Request::default()
-    };
+    let request = Request { method: method.into(), path, query, headers, ..Request::default() };
     if persistent && request.header("host").is_none() {
         return Err(bad("missing header Host"));
     }
@@ -120,10 +111,7 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
         true => !connection.split(',').any(|word| word.trim() == "close"),
         false => false,
     };
-    Ok(Received {
-        request,
-        keep_alive,
-    })
+    Ok(Received { request, keep_alive })
 }
 
 /// `Name: value`, the name in lower case. No folded lines, no blank before the colon: both smuggle requests.
@@ -221,15 +209,9 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
             Ok(Length::Known(length.parse().unwrap_or(usize::MAX)))
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
-        (_, []) => Err(Refusal::Answer(
-            501,
-            "only the transfer coding chunked is known",
-        )),
+        (_, []) => Err(Refusal::Answer(501, "only the transfer coding chunked is known")),
         // RFC 9112, 6.1: a request with both is an attempt at smuggling, or broken.
-        _ => Err(Refusal::Answer(
-            400,
-            "both Content-Length and Transfer-Encoding",
-        )),
+        _ => Err(Refusal::Answer(400, "both Content-Length and Transfer-Encoding")),
     }
 }
 
@@ -319,22 +301,13 @@ mod tests {
             ("/", Some(("/", vec![]))),
             (
                 "/v1/servers?page=2&per_page=50",
-                Some((
-                    "/v1/servers",
-                    vec![pair("page", "2"), pair("per_page", "50")],
-                )),
+                Some(("/v1/servers", vec![pair("page", "2"), pair("per_page", "50")])),
             ),
             ("/a%20b/%c3%a4?x=1+1&y=1%2B1&flag", {
-                Some((
-                    "/a b/ä",
-                    vec![pair("x", "1 1"), pair("y", "1+1"), pair("flag", "")],
-                ))
+                Some(("/a b/ä", vec![pair("x", "1 1"), pair("y", "1+1"), pair("flag", "")]))
             }),
             ("/a+b?&", Some(("/a+b", vec![]))),
-            (
-                "http://proxied.example/v1?a=b=c",
-                Some(("/v1", vec![pair("a", "b=c")])),
-            ),
+            ("http://proxied.example/v1?a=b=c", Some(("/v1", vec![pair("a", "b=c")]))),
             ("http://proxied.example", Some(("/", vec![]))),
             ("*", None),
             ("servers", None),

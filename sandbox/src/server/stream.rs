@@ -64,13 +64,7 @@ impl Stream {
         client_certificate: Option<Vec<u8>>,
         tls: Option<Arc<Material>>,
     ) -> Stream {
-        Stream {
-            transport,
-            buffer: Vec::new(),
-            used: 0,
-            client_certificate,
-            tls,
-        }
+        Stream { transport, buffer: Vec::new(), used: 0, client_certificate, tls }
     }
 
     /// The server's certificate, or whom it believes, was replaced since.
@@ -169,9 +163,5 @@ impl Bytes for Stream {
 fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     // A zero read time-out means none at all to the operating system.
-    if left.is_zero() {
-        Err(io::ErrorKind::TimedOut.into())
-    } else {
-        Ok(left)
-    }
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

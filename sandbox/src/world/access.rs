@@ -42,11 +42,7 @@ pub fn official_rules() -> Vec<PolicyRule> {
         rule(&[""], &["nodes"], &["*"]),
         rule(&[""], &["nodes/status"], &["patch"]),
         rule(&[""], &["events"], &["create", "patch", "update"]),
-        rule(
-            &["coordination.k8s.io"],
-            &["leases"],
-            &["create", "get", "list", "watch", "update"],
-        ),
+        rule(&["coordination.k8s.io"], &["leases"], &["create", "get", "list", "watch", "update"]),
         rule(&[""], &["serviceaccounts"], &["create"]),
     ]
 }

@@ -233,13 +233,8 @@ impl Builder {
         let vswitch = network.filter(|_| self.serves_robot());
         let vswitch = vswitch.map(|network| cloud.add_vswitch(network));
         let vswitch = vswitch.transpose()?;
-        let kubelets = Kubelets::new(
-            cloud.clone(),
-            projects.own,
-            robot.clone(),
-            cluster.clone(),
-            self.scale,
-        );
+        let kubelets =
+            Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
             // Nothing listens there: a client that would connect is refused.
@@ -288,11 +283,7 @@ impl Builder {
         }
         sandbox.cloud.set_metadata_server(servers.first().copied());
         for number in 1..=self.services {
-            sandbox.cluster.create(
-                "services",
-                Some("default"),
-                service(&format!("web-{number}")),
-            );
+            sandbox.cluster.create("services", Some("default"), service(&format!("web-{number}")));
         }
     }
 }

@@ -258,10 +258,7 @@ impl Sandbox {
     /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. A half that was stopped resets.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
-            return Exchanged {
-                answer: Vec::new(),
-                ending: Ending::Reset,
-            };
+            return Exchanged { answer: Vec::new(), ending: Ending::Reset };
         }
         self.kubelets.catch_up();
         server::exchange(&self.config(half), request, pause)
@@ -271,10 +268,9 @@ impl Sandbox {
     fn config(&self, half: Half) -> Config {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
-            Half::Kubernetes => (
-                self.tls.as_ref().map(|tls| tls.server.clone()),
-                self.cluster.clone(),
-            ),
+            Half::Kubernetes => {
+                (self.tls.as_ref().map(|tls| tls.server.clone()), self.cluster.clone())
+            }
             Half::Robot => (None, self.robot.clone()),
         };
         Config {
@@ -382,11 +378,7 @@ impl Sandbox {
         for certificate in &certificates {
             self.calls.name_caller(certificate.as_slice(), name);
         }
-        let account = Account {
-            name: name.to_owned(),
-            token: self.tokens.next(),
-            identity,
-        };
+        let account = Account { name: name.to_owned(), token: self.tokens.next(), identity };
         self.cluster.add_user(User {
             name: account.name.clone(),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
@@ -412,10 +404,7 @@ impl Sandbox {
             cluster: "sandbox".into(),
             server: self.kubernetes_url(),
             authority: Material::Inline(authority.unwrap_or_default()),
-            contexts: vec![Context {
-                name: user.to_owned(),
-                user: login,
-            }],
+            contexts: vec![Context { name: user.to_owned(), user: login }],
             current: user.to_owned(),
         }
     }
@@ -474,15 +463,9 @@ impl Sandbox {
             });
         }
         if let Some(ccm) = self.account("ccm") {
-            contexts.push(Context {
-                name: "ccm".into(),
-                user: Login::Token(ccm.token),
-            });
+            contexts.push(Context { name: "ccm".into(), user: Login::Token(ccm.token) });
         }
-        let kubeconfig = Kubeconfig {
-            contexts,
-            ..self.kubeconfig("sandbox", Login::Anonymous)
-        };
+        let kubeconfig = Kubeconfig { contexts, ..self.kubeconfig("sandbox", Login::Anonymous) };
         self.files().write(KUBECONFIG, &kubeconfig.text())?;
         Ok(())
     }
@@ -527,10 +510,6 @@ impl Ports {
 /// The pods of the n-th node, counted from 1: 10.244.n.0/24, as with the usual cluster CIDR 10.244.0.0/16. That has
 /// room for 255 nodes; what is beyond gets its addresses from 10.129.0.0 on.
 fn pod_cidr(number: usize) -> String {
-    let second = if number < 256 {
-        244
-    } else {
-        128 + number / 256
-    };
+    let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)
 }

@@ -28,17 +28,11 @@ fn an_action_runs_locks_and_takes_effect() {
         (shown.at("/server/status"), shown.at("/server/locked")),
         (&json!("stopping"), &json!(true))
     );
-    for (method, path) in [
-        ("POST", "/actions/poweron"),
-        ("POST", "/actions/change_protection"),
-        ("DELETE", ""),
-    ] {
+    for (method, path) in
+        [("POST", "/actions/poweron"), ("POST", "/actions/change_protection"), ("DELETE", "")]
+    {
         let refused = api.call(method, &format!("{server}{path}"), Value::Null);
-        assert_eq!(
-            (refused.status, refused.code()),
-            (423, "locked"),
-            "{method} {path}"
-        );
+        assert_eq!((refused.status, refused.code()), (423, "locked"), "{method} {path}");
     }
 
     api.cloud.hold_actions(false);
@@ -67,33 +61,17 @@ fn actions_are_found_by_id_and_by_resource() {
     let third = action(&format!("{one}/actions/poweron"));
     let ids = (1..=26).map(|id| format!("id={id}")).collect::<Vec<_>>().join("&");
     let cases = [
-        (
-            format!("/actions?id={first}&id={second}"),
-            200,
-            json!([first, second]),
-        ),
+        (format!("/actions?id={first}&id={second}"), 200, json!([first, second])),
         (format!("/actions?id={first}&id=1"), 200, json!([first])),
         ("/actions".into(), 410, Value::Null),
         (format!("/actions?{ids}"), 422, Value::Null),
         ("/actions?id=x".into(), 422, Value::Null),
         (format!("{one}/actions"), 200, json!([first, third])),
         (format!("{one}/actions?status=running"), 200, json!([third])),
-        (
-            format!("{one}/actions?sort=id:desc"),
-            200,
-            json!([third, first]),
-        ),
+        (format!("{one}/actions?sort=id:desc"), 200, json!([third, first])),
         (format!("{one}/actions?status=tired"), 422, Value::Null),
-        (
-            "/servers/actions?sort=command".into(),
-            200,
-            json!([third, first, second]),
-        ),
-        (
-            format!("/servers/actions?id={second}"),
-            200,
-            json!([second]),
-        ),
+        ("/servers/actions?sort=command".into(), 200, json!([third, first, second])),
+        (format!("/servers/actions?id={second}"), 200, json!([second])),
         ("/networks/actions".into(), 200, json!([])),
     ];
     for (path, status, expected) in cases {
@@ -182,10 +160,7 @@ fn a_server_that_could_not_be_created_or_deleted() {
     api.cloud.fail_next_action("create_server", "resource_unavailable", "no capacity");
     let created = api.post("/servers", body.clone());
     assert_eq!(created.status, 201);
-    assert_eq!(
-        api.get(&format!("/servers/{}", created.at("/server/id"))).status,
-        404
-    );
+    assert_eq!(api.get(&format!("/servers/{}", created.at("/server/id"))).status, 404);
     let created = api.post("/servers", body);
     let path = format!("/servers/{}", created.at("/server/id"));
     assert_eq!(api.get(&path).at("/server/private_net/0/ip"), "10.0.0.2");
@@ -212,15 +187,9 @@ fn durations_follow_the_scale() {
         let now = api.get(&path).at("/action/progress").as_u64().unwrap_or_default();
         assert!(now >= progress, "progress goes up");
         progress = now;
-        assert!(
-            begin.elapsed() < Duration::from_secs(10),
-            "the action never ends"
-        );
+        assert!(begin.elapsed() < Duration::from_secs(10), "the action never ends");
     }
-    assert!(
-        begin.elapsed() >= Duration::from_millis(50),
-        "a second at scale 0.1"
-    );
+    assert!(begin.elapsed() >= Duration::from_millis(50), "a second at scale 0.1");
 }
 
 /// A running server's path.
@@ -228,12 +197,6 @@ fn server(api: &Api) -> String {
     let name = format!("server-{}", api.cloud.servers(api.project).len());
     format!(
         "/servers/{}",
-        api.cloud.create_server(
-            api.project,
-            ServerSpec {
-                name,
-                ..ServerSpec::default()
-            }
-        )
+        api.cloud.create_server(api.project, ServerSpec { name, ..ServerSpec::default() })
     )
 }

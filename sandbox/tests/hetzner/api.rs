@@ -55,11 +55,7 @@ impl Answer {
             true => Value::Null,
             false => serde_json::from_slice(&response.body).expect("answers are JSON"),
         };
-        Answer {
-            status: response.status,
-            body,
-            headers: response.headers,
-        }
+        Answer { status: response.status, body, headers: response.headers }
     }
 
     /// The error's code, empty for a success.
@@ -96,11 +92,7 @@ pub fn request(method: &str, path: &str, body: &Value) -> Request {
         path: format!("/v1{path}"),
         query: pairs.map(pair).collect(),
         headers: vec![("authorization".into(), format!("Bearer {TOKEN}"))],
-        body: if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        },
+        body: if body.is_null() { Vec::new() } else { body.to_string().into_bytes() },
         client_certificate: None,
     }
 }

@@ -21,51 +21,19 @@ fn servers_are_attached_by_the_rules() {
         let (location, server_type) = (location.into(), server_type.into());
         api.cloud.create_server(
             api.project,
-            ServerSpec {
-                name: name.into(),
-                location,
-                server_type,
-                ..ServerSpec::default()
-            },
+            ServerSpec { name: name.into(), location, server_type, ..ServerSpec::default() },
         )
     };
-    let (a, b, far) = (
-        server("a", "fsn1", "cx22"),
-        server("b", "hel1", "cx22"),
-        server("far", "ash", "ccx13"),
-    );
+    let (a, b, far) =
+        (server("a", "fsn1", "cx22"), server("b", "hel1", "cx22"), server("far", "ash", "ccx13"));
     // In this order. The address that is shown for success.
     let cases = [
         (a, json!({}), 422, "invalid_input", ""),
         (a, json!({"network": 1}), 404, "not_found", ""),
-        (
-            a,
-            json!({"network": net, "ip": "10.0.0.1"}),
-            422,
-            "ip_not_available",
-            "",
-        ),
-        (
-            a,
-            json!({"network": net, "ip": "10.0.0.0"}),
-            422,
-            "ip_not_available",
-            "",
-        ),
-        (
-            a,
-            json!({"network": net, "ip": "10.0.7.7"}),
-            422,
-            "ip_not_available",
-            "",
-        ),
-        (
-            a,
-            json!({"network": net, "ip": "ten"}),
-            422,
-            "invalid_input",
-            "",
-        ),
+        (a, json!({"network": net, "ip": "10.0.0.1"}), 422, "ip_not_available", ""),
+        (a, json!({"network": net, "ip": "10.0.0.0"}), 422, "ip_not_available", ""),
+        (a, json!({"network": net, "ip": "10.0.7.7"}), 422, "ip_not_available", ""),
+        (a, json!({"network": net, "ip": "ten"}), 422, "invalid_input", ""),
         (
             a,
             json!({"network": net, "ip": "10.0.0.9", "ip_range": "10.0.1.0/30"}),
@@ -73,28 +41,10 @@ fn servers_are_attached_by_the_rules() {
             "invalid_input",
             "",
         ),
-        (
-            a,
-            json!({"network": net, "ip_range": "10.0.7.0/24"}),
-            422,
-            "no_subnet_available",
-            "",
-        ),
-        (
-            a,
-            json!({"network": no_subnets}),
-            422,
-            "no_subnet_available",
-            "",
-        ),
+        (a, json!({"network": net, "ip_range": "10.0.7.0/24"}), 422, "no_subnet_available", ""),
+        (a, json!({"network": no_subnets}), 422, "no_subnet_available", ""),
         (far, json!({"network": net}), 422, "no_subnet_available", ""),
-        (
-            a,
-            json!({"network": net, "alias_ips": ["10.0.0.1"]}),
-            422,
-            "ip_not_available",
-            "",
-        ),
+        (a, json!({"network": net, "alias_ips": ["10.0.0.1"]}), 422, "ip_not_available", ""),
         (
             a,
             json!({"network": net, "alias_ips": ["10.0.0.5", "10.0.0.5"]}),
@@ -109,62 +59,20 @@ fn servers_are_attached_by_the_rules() {
             "",
             "10.0.0.5",
         ),
-        (
-            a,
-            json!({"network": net}),
-            422,
-            "server_already_attached",
-            "",
-        ),
-        (
-            a,
-            json!({"network": overlapping}),
-            422,
-            "networks_overlap",
-            "",
-        ),
+        (a, json!({"network": net}), 422, "server_already_attached", ""),
+        (a, json!({"network": overlapping}), 422, "networks_overlap", ""),
         (a, json!({"network": apart}), 201, "", "192.168.0.2"),
-        (
-            b,
-            json!({"network": net, "ip": "10.0.0.6"}),
-            422,
-            "ip_not_available",
-            "",
-        ),
-        (
-            b,
-            json!({"network": net, "ip_range": "10.0.1.0/30"}),
-            201,
-            "",
-            "10.0.1.1",
-        ),
-        (
-            server("c", "fsn1", "cx22"),
-            json!({"network": net}),
-            201,
-            "",
-            "10.0.0.2",
-        ),
+        (b, json!({"network": net, "ip": "10.0.0.6"}), 422, "ip_not_available", ""),
+        (b, json!({"network": net, "ip_range": "10.0.1.0/30"}), 201, "", "10.0.1.1"),
+        (server("c", "fsn1", "cx22"), json!({"network": net}), 201, "", "10.0.0.2"),
     ];
     for (id, body, status, code, ip) in cases {
-        let answer = api.post(
-            &format!("/servers/{id}/actions/attach_to_network"),
-            body.clone(),
-        );
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{body}: {}",
-            answer.body
-        );
+        let answer = api.post(&format!("/servers/{id}/actions/attach_to_network"), body.clone());
+        assert_eq!((answer.status, answer.code()), (status, code), "{body}: {}", answer.body);
         if status == 201 {
             let shown = api.get(&format!("/servers/{id}"));
             let attached = shown.at("/server/private_net").as_array().cloned().unwrap_or_default();
-            assert_eq!(
-                attached.last().map(|last| last["ip"].clone()),
-                Some(json!(ip)),
-                "{body}"
-            );
+            assert_eq!(attached.last().map(|last| last["ip"].clone()), Some(json!(ip)), "{body}");
         }
     }
 
@@ -185,19 +93,12 @@ fn servers_are_attached_by_the_rules() {
     );
     assert_eq!(
         alias(json!(["10.0.0.2"])),
-        (
-            422,
-            "ip_not_available".into(),
-            json!(["10.0.0.7", "10.0.0.8"])
-        )
+        (422, "ip_not_available".into(), json!(["10.0.0.7", "10.0.0.8"]))
     );
     assert_eq!(alias(json!([])), (201, "".into(), json!([])));
 
     let detach = |id: u64| {
-        api.post(
-            &format!("/servers/{id}/actions/detach_from_network"),
-            json!({"network": net}),
-        )
+        api.post(&format!("/servers/{id}/actions/detach_from_network"), json!({"network": net}))
     };
     assert_eq!(detach(far).code(), "not_found");
     assert_eq!(detach(a).status, 201);
@@ -214,20 +115,12 @@ fn a_network_is_locked_while_a_server_is_attached() {
     let api = Api::new();
     let net = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let server = |name: &str| {
-        api.cloud.create_server(
-            api.project,
-            ServerSpec {
-                name: name.into(),
-                ..ServerSpec::default()
-            },
-        )
+        api.cloud
+            .create_server(api.project, ServerSpec { name: name.into(), ..ServerSpec::default() })
     };
     let (a, b) = (server("a"), server("b"));
     let attach = |id: u64| {
-        api.post(
-            &format!("/servers/{id}/actions/attach_to_network"),
-            json!({"network": net}),
-        )
+        api.post(&format!("/servers/{id}/actions/attach_to_network"), json!({"network": net}))
     };
     api.cloud.hold_actions(true);
     assert_eq!(attach(a).status, 201);
@@ -242,20 +135,11 @@ fn a_network_takes_100_servers() {
     let api = Api::new();
     let net = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     for number in 0..=100 {
-        let spec = ServerSpec {
-            name: format!("s{number}"),
-            ..ServerSpec::default()
-        };
+        let spec = ServerSpec { name: format!("s{number}"), ..ServerSpec::default() };
         let id = api.cloud.create_server(api.project, spec);
-        let answer = api.post(
-            &format!("/servers/{id}/actions/attach_to_network"),
-            json!({"network": net}),
-        );
-        let expected = if number < 100 {
-            (201, "")
-        } else {
-            (403, "resource_limit_exceeded")
-        };
+        let answer =
+            api.post(&format!("/servers/{id}/actions/attach_to_network"), json!({"network": net}));
+        let expected = if number < 100 { (201, "") } else { (403, "resource_limit_exceeded") };
         assert_eq!((answer.status, answer.code()), expected, "server {number}");
     }
 }

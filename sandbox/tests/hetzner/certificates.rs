@@ -23,19 +23,10 @@ fn an_uploaded_certificate_shows_what_it_says() {
     let made = api.post("/certificates", body.clone());
     assert_eq!(made.status, 201, "{}", made.body);
     let certificate = made.at("/certificate");
-    assert_eq!(
-        certificate["domain_names"],
-        json!(["example.com", "www.example.com"])
-    );
+    assert_eq!(certificate["domain_names"], json!(["example.com", "www.example.com"]));
     assert_eq!(certificate["certificate"], body["certificate"]);
-    assert_eq!(
-        (&certificate["type"], &certificate["status"]),
-        (&json!("uploaded"), &Value::Null)
-    );
-    assert_eq!(
-        certificate["fingerprint"].as_str().map(str::len),
-        Some(32 * 3 - 1)
-    );
+    assert_eq!((&certificate["type"], &certificate["status"]), (&json!("uploaded"), &Value::Null));
+    assert_eq!(certificate["fingerprint"].as_str().map(str::len), Some(32 * 3 - 1));
     assert_eq!(made.body.get("action"), None);
     assert!(!made.body.to_string().contains("PRIVATE KEY"));
 
@@ -51,32 +42,15 @@ fn an_uploaded_certificate_shows_what_it_says() {
         (with("certificate", "nonsense".into()), 422, "invalid_input"),
         (with("certificate", Value::Null), 422, "invalid_input"),
         (with("private_key", "nonsense".into()), 422, "invalid_input"),
-        (
-            with("private_key", other["private_key"].clone()),
-            422,
-            "invalid_input",
-        ),
+        (with("private_key", other["private_key"].clone()), 422, "invalid_input"),
         (with("type", "borrowed".into()), 422, "invalid_input"),
-        (
-            with("domain_names", json!(["example.com"])),
-            422,
-            "invalid_input",
-        ),
-        (
-            json!({"name": "new", "type": "managed"}),
-            422,
-            "invalid_input",
-        ),
+        (with("domain_names", json!(["example.com"])), 422, "invalid_input"),
+        (json!({"name": "new", "type": "managed"}), 422, "invalid_input"),
         (managed("new", "no domain"), 422, "invalid_input"),
     ];
     for (body, status, code) in cases {
         let answer = api.post("/certificates", body);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{}",
-            answer.body
-        );
+        assert_eq!((answer.status, answer.code()), (status, code), "{}", answer.body);
     }
 }
 
@@ -85,53 +59,28 @@ fn a_managed_certificate_is_issued_after_a_while() {
     let api = Api::new();
     api.cloud.hold_actions(true);
     let made = api.post("/certificates", managed("issued", "*.example.com"));
-    assert_eq!(
-        made.at("/action/command"),
-        "create_certificate",
-        "{}",
-        made.body
-    );
+    assert_eq!(made.at("/action/command"), "create_certificate", "{}", made.body);
     let certificate = made.at("/certificate");
-    assert_eq!(
-        certificate["status"],
-        json!({"issuance": "pending", "renewal": "unavailable"})
-    );
+    assert_eq!(certificate["status"], json!({"issuance": "pending", "renewal": "unavailable"}));
     assert_eq!(certificate["certificate"], Value::Null);
     let path = format!("/certificates/{}", certificate["id"]);
     let load_balancer = create(&api, "web", json!({}));
     let service = json!({"protocol": "https", "http": {"certificates": [certificate["id"]]}});
-    expect(
-        &api,
-        load_balancer,
-        "add_service",
-        service.clone(),
-        422,
-        "invalid_input",
-    );
+    expect(&api, load_balancer, "add_service", service.clone(), 422, "invalid_input");
     let refused = api.call("DELETE", &path, Value::Null);
     assert_eq!((refused.status, refused.code()), (423, "locked"));
     api.cloud.hold_actions(false);
 
     let shown = api.get(&path);
     assert_eq!(shown.at("/certificate/status/issuance"), "completed");
-    assert_eq!(
-        shown.at("/certificate/domain_names"),
-        &json!(["*.example.com"])
-    );
+    assert_eq!(shown.at("/certificate/domain_names"), &json!(["*.example.com"]));
     assert!(shown.at("/certificate/not_valid_after").is_string());
     expect(&api, load_balancer, "add_service", service, 201, "");
     let users = json!([{"id": load_balancer, "type": "load_balancer"}]);
     assert_eq!(api.get(&path).at("/certificate/used_by"), &users);
     let refused = api.call("DELETE", &path, Value::Null);
     assert_eq!((refused.status, refused.code()), (422, "resource_in_use"));
-    expect(
-        &api,
-        load_balancer,
-        "delete_service",
-        json!({"listen_port": 443}),
-        201,
-        "",
-    );
+    expect(&api, load_balancer, "delete_service", json!({"listen_port": 443}), 201, "");
     assert_eq!(api.call("DELETE", &path, Value::Null).status, 204);
     assert_eq!(api.get(&path).status, 404);
 }
@@ -151,21 +100,12 @@ fn issuance_fails_on_request_and_outside_of_the_zones() {
     assert_eq!(error()["code"], "dns_zone_not_found");
     api.cloud.set_dns_zones(api.project, &["example.com"]);
     assert_eq!(retry().status, 201);
-    assert_eq!(
-        api.get(&path).at("/certificate/status/issuance"),
-        "completed"
-    );
+    assert_eq!(api.get(&path).at("/certificate/status/issuance"), "completed");
     let again = retry();
     assert_eq!((again.status, again.code()), (422, "invalid_input"));
     let actions = api.get(&format!("{path}/actions?sort=id"));
     let statuses: Vec<&Value> = (0..3)
-        .map(|at| {
-            actions.at([
-                "/actions/0/status",
-                "/actions/1/status",
-                "/actions/2/status",
-            ][at])
-        })
+        .map(|at| actions.at(["/actions/0/status", "/actions/1/status", "/actions/2/status"][at]))
         .collect();
     assert_eq!(statuses, ["error", "error", "success"]);
     let id = api.cloud.create_certificate(api.project, uploaded("own", &["example.org"]));
@@ -182,10 +122,7 @@ fn certificates_are_found_and_counted() {
         ("", vec!["issued", "own"]),
         ("?name=own", vec!["own"]),
         ("?type=managed", vec!["issued"]),
-        (
-            "?type=managed&type=uploaded&sort=name:desc",
-            vec!["own", "issued"],
-        ),
+        ("?type=managed&type=uploaded&sort=name:desc", vec!["own", "issued"]),
         ("?label_selector=a=b", vec!["issued"]),
     ];
     for (query, names) in cases {
@@ -193,17 +130,10 @@ fn certificates_are_found_and_counted() {
         assert_eq!(found.names("certificates"), names, "{query}");
     }
     assert_eq!(api.get("/certificates?type=stolen").status, 422);
-    let renamed = api.call(
-        "PUT",
-        &format!("/certificates/{first}"),
-        json!({"name": "own"}),
-    );
+    let renamed = api.call("PUT", &format!("/certificates/{first}"), json!({"name": "own"}));
     assert_eq!((renamed.status, renamed.code()), (409, "uniqueness_error"));
-    let renamed = api.call(
-        "PUT",
-        &format!("/certificates/{first}"),
-        json!({"name": "new", "labels": {}}),
-    );
+    let renamed =
+        api.call("PUT", &format!("/certificates/{first}"), json!({"name": "new", "labels": {}}));
     assert_eq!(renamed.at("/certificate/name"), "new");
     let ids: Vec<u64> = (0..11)
         .map(|number| {
@@ -213,13 +143,6 @@ fn certificates_are_found_and_counted() {
     let id = create(&api, "web", json!({}));
     let https =
         |certificates: &[u64]| json!({"protocol": "https", "http": {"certificates": certificates}});
-    expect(
-        &api,
-        id,
-        "add_service",
-        https(&ids),
-        403,
-        "resource_limit_exceeded",
-    );
+    expect(&api, id, "add_service", https(&ids), 403, "resource_limit_exceeded");
     expect(&api, id, "add_service", https(&ids[..10]), 201, "");
 }

@@ -35,13 +35,7 @@ fn lists_come_in_pages_of_at_most_50() {
             continue;
         };
         let shown = answer.at("/meta/pagination");
-        let names = [
-            "page",
-            "per_page",
-            "previous_page",
-            "next_page",
-            "last_page",
-        ];
+        let names = ["page", "per_page", "previous_page", "next_page", "last_page"];
         for (name, expected) in names.iter().zip(expected) {
             assert_eq!(&shown[name], expected, "{query} {name}");
         }
@@ -53,10 +47,7 @@ fn lists_come_in_pages_of_at_most_50() {
     assert!(link.contains(next), "{link}");
     let empty = api.get("/networks");
     assert_eq!(
-        (
-            empty.at("/meta/pagination/last_page"),
-            empty.at("/meta/pagination/total_entries")
-        ),
+        (empty.at("/meta/pagination/last_page"), empty.at("/meta/pagination/total_entries")),
         (&json!(1), &json!(0))
     );
 }
@@ -82,20 +73,12 @@ fn lists_are_filtered_and_sorted() {
         ("?sort=name:up", 422, &[]),
         ("?status=off", 200, &["alice"]),
         ("?status=running", 200, &["bob", "carol"]),
-        (
-            "?status=running&status=off",
-            200,
-            &["bob", "alice", "carol"],
-        ),
+        ("?status=running&status=off", 200, &["bob", "alice", "carol"]),
         ("?status=tired", 422, &[]),
     ];
     for (query, status, names) in cases {
         let answer = api.get(&format!("/servers{query}"));
-        assert_eq!(
-            (answer.status, answer.names("servers")),
-            (status, owned(names)),
-            "{query}"
-        );
+        assert_eq!((answer.status, answer.names("servers")), (status, owned(names)), "{query}");
     }
 }
 
@@ -182,10 +165,7 @@ fn the_catalogs_are_listed_and_found() {
         api.get("/locations").names("locations"),
         owned(&["fsn1", "nbg1", "hel1", "ash", "hil", "sin"])
     );
-    assert_eq!(
-        api.get("/locations?name=hil").at("/locations/0/network_zone"),
-        "us-west"
-    );
+    assert_eq!(api.get("/locations?name=hil").at("/locations/0/network_zone"), "us-west");
     assert_eq!(api.get("/locations/1").at("/location/name"), "fsn1");
     assert_eq!(api.get("/locations/99").code(), "not_found");
     // `hcloud` sorts all of them.
@@ -198,21 +178,12 @@ fn the_catalogs_are_listed_and_found() {
         let sorted = api.get(&format!("/{list}?sort=name:desc")).names(list);
         assert_eq!(sorted[0], last);
     }
-    assert_eq!(
-        api.get("/server_types?name=cax11").at("/server_types/0/architecture"),
-        "arm"
-    );
+    assert_eq!(api.get("/server_types?name=cax11").at("/server_types/0/architecture"), "arm");
     // No longer sold: not listed, but servers of that type exist and can look it up.
-    assert_eq!(
-        api.get("/server_types?name=cx22").names("server_types"),
-        owned(&[])
-    );
+    assert_eq!(api.get("/server_types?name=cx22").names("server_types"), owned(&[]));
     let old = api.get("/server_types/104");
     assert_eq!(
-        (
-            old.at("/server_type/name"),
-            old.at("/server_type/deprecated")
-        ),
+        (old.at("/server_type/name"), old.at("/server_type/deprecated")),
         (&json!("cx22"), &json!(true))
     );
     assert!(old.at("/server_type/locations/0/deprecation").is_object());
@@ -222,10 +193,7 @@ fn the_catalogs_are_listed_and_found() {
 fn summaries_and_documents_agree_after_every_change() {
     let cloud = Cloud::new(0.0);
     let project = cloud.add_project();
-    let server = |name: &str| ServerSpec {
-        name: name.into(),
-        ..ServerSpec::default()
-    };
+    let server = |name: &str| ServerSpec { name: name.into(), ..ServerSpec::default() };
     let id = cloud.create_server(project, server("one"));
     cloud.create_server(project, server("two"));
     let agree = |name: &str, label: Value, is_running: bool| {
@@ -234,11 +202,8 @@ fn summaries_and_documents_agree_after_every_change() {
             let summaries = cloud.server_summaries(project);
             let (document, summary) = (&documents[0], &summaries[0]);
             assert_eq!(documents.len(), summaries.len());
-            let shown = (
-                &document["name"],
-                &document["labels"]["a"],
-                document["status"] == "running",
-            );
+            let shown =
+                (&document["name"], &document["labels"]["a"], document["status"] == "running");
             assert_eq!(shown, (&json!(name), &label, is_running));
             assert_eq!((&*summary.name, summary.is_running), (name, is_running));
             assert_eq!(json!(summary.labels.get("a")), label);
@@ -261,27 +226,15 @@ fn five_thousand_servers_are_listed_quickly() {
     }
     let servers = api.cloud.servers(api.project);
     let addresses = servers.iter().map(|server| server["public_net"]["ipv4"]["ip"].to_string());
-    assert_eq!(
-        addresses.collect::<BTreeSet<_>>().len(),
-        5000,
-        "public addresses are unique"
-    );
+    assert_eq!(addresses.collect::<BTreeSet<_>>().len(), 5000, "public addresses are unique");
 
     let start = Instant::now();
     for page in 1..=100 {
-        let request = request(
-            "GET",
-            &format!("/servers?per_page=50&page={page}"),
-            &Value::Null,
-        );
+        let request = request("GET", &format!("/servers?per_page=50&page={page}"), &Value::Null);
         assert_eq!(api.cloud.handle(&request).status, 200);
     }
     // Unoptimised, and beside other tests: far from the limit otherwise.
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "took {:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
 }
 
 fn add(api: &Api, name: &str, labels: &[(&str, &str)]) -> u64 {
@@ -289,11 +242,7 @@ fn add(api: &Api, name: &str, labels: &[(&str, &str)]) -> u64 {
         labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     api.cloud.create_server(
         api.project,
-        ServerSpec {
-            name: name.into(),
-            labels,
-            ..ServerSpec::default()
-        },
+        ServerSpec { name: name.into(), labels, ..ServerSpec::default() },
     )
 }
 

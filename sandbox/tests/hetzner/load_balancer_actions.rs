@@ -27,27 +27,9 @@ fn one_network_at_a_time() {
     let steps = [
         (id, attach, json!({}), 422, "invalid_input"),
         (id, attach, json!({"network": 1}), 404, "not_found"),
-        (
-            id,
-            attach,
-            json!({"network": net, "ip": "10.0.0.1"}),
-            422,
-            unavailable,
-        ),
-        (
-            id,
-            attach,
-            json!({"network": net, "ip": "10.0.0.2"}),
-            422,
-            unavailable,
-        ),
-        (
-            id,
-            attach,
-            json!({"network": net, "ip": "10.0.7.2"}),
-            422,
-            unavailable,
-        ),
+        (id, attach, json!({"network": net, "ip": "10.0.0.1"}), 422, unavailable),
+        (id, attach, json!({"network": net, "ip": "10.0.0.2"}), 422, unavailable),
+        (id, attach, json!({"network": net, "ip": "10.0.7.2"}), 422, unavailable),
         (
             id,
             attach,
@@ -62,62 +44,14 @@ fn one_network_at_a_time() {
             422,
             "invalid_input",
         ),
-        (
-            far,
-            attach,
-            json!({"network": net}),
-            422,
-            "no_subnet_available",
-        ),
-        (
-            id,
-            "disable_public_interface",
-            Value::Null,
-            422,
-            "load_balancer_not_attached_to_network",
-        ),
-        (
-            id,
-            attach,
-            json!({"network": net, "ip_range": "10.0.1.0/30"}),
-            201,
-            "",
-        ),
-        (
-            id,
-            attach,
-            json!({"network": net}),
-            422,
-            "load_balancer_already_attached",
-        ),
-        (
-            id,
-            attach,
-            json!({"network": other}),
-            422,
-            "load_balancer_already_attached",
-        ),
-        (
-            id,
-            "add_target",
-            json!({"type": "server", "server": {"id": worker}}),
-            201,
-            "",
-        ),
-        (
-            id,
-            "disable_public_interface",
-            Value::Null,
-            422,
-            "targets_without_use_private_ip",
-        ),
-        (
-            id,
-            "remove_target",
-            json!({"type": "server", "server": {"id": worker}}),
-            201,
-            "",
-        ),
+        (far, attach, json!({"network": net}), 422, "no_subnet_available"),
+        (id, "disable_public_interface", Value::Null, 422, "load_balancer_not_attached_to_network"),
+        (id, attach, json!({"network": net, "ip_range": "10.0.1.0/30"}), 201, ""),
+        (id, attach, json!({"network": net}), 422, "load_balancer_already_attached"),
+        (id, attach, json!({"network": other}), 422, "load_balancer_already_attached"),
+        (id, "add_target", json!({"type": "server", "server": {"id": worker}}), 201, ""),
+        (id, "disable_public_interface", Value::Null, 422, "targets_without_use_private_ip"),
+        (id, "remove_target", json!({"type": "server", "server": {"id": worker}}), 201, ""),
         (
             id,
             "add_target",
@@ -128,21 +62,9 @@ fn one_network_at_a_time() {
         ),
         (id, "disable_public_interface", Value::Null, 201, ""),
         (id, "enable_public_interface", Value::Null, 201, ""),
-        (
-            id,
-            "detach_from_network",
-            json!({"network": other}),
-            404,
-            "not_found",
-        ),
+        (id, "detach_from_network", json!({"network": other}), 404, "not_found"),
         (id, "detach_from_network", json!({"network": net}), 201, ""),
-        (
-            id,
-            attach,
-            json!({"network": net, "ip": "10.0.0.9"}),
-            201,
-            "",
-        ),
+        (id, attach, json!({"network": net, "ip": "10.0.0.9"}), 201, ""),
     ];
     for (one, command, body, status, code) in steps {
         expect(&api, one, command, body, status, code);
@@ -155,10 +77,7 @@ fn one_network_at_a_time() {
     // Detaching took the private target along.
     assert_eq!(shown.at("/load_balancer/targets"), &json!([]));
     api.call("DELETE", &format!("/networks/{net}"), Value::Null);
-    assert_eq!(
-        api.get(&path(id)).at("/load_balancer/private_net"),
-        &json!([])
-    );
+    assert_eq!(api.get(&path(id)).at("/load_balancer/private_net"), &json!([]));
 }
 
 #[test]
@@ -174,46 +93,18 @@ fn reverse_dns_is_set_for_its_own_addresses() {
     assert!(default.is_string());
     // Which address, what is asked, and what both show then.
     let cases = [
-        (
-            &v4,
-            json!("lb.example.com"),
-            json!("lb.example.com"),
-            Value::Null,
-        ),
-        (
-            &v6,
-            json!("six.example.com"),
-            json!("lb.example.com"),
-            json!("six.example.com"),
-        ),
+        (&v4, json!("lb.example.com"), json!("lb.example.com"), Value::Null),
+        (&v6, json!("six.example.com"), json!("lb.example.com"), json!("six.example.com")),
         (&v4, Value::Null, default.clone(), json!("six.example.com")),
         (&v6, Value::Null, default.clone(), Value::Null),
     ];
     for (ip, name, four, six) in cases {
-        expect(
-            &api,
-            id,
-            "change_dns_ptr",
-            json!({"ip": ip, "dns_ptr": name}),
-            201,
-            "",
-        );
+        expect(&api, id, "change_dns_ptr", json!({"ip": ip, "dns_ptr": name}), 201, "");
         let shown = api.get(&path(id));
-        assert_eq!(
-            shown.at("/load_balancer/public_net/ipv4/dns_ptr"),
-            &four,
-            "{ip} {name}"
-        );
-        assert_eq!(
-            shown.at("/load_balancer/public_net/ipv6/dns_ptr"),
-            &six,
-            "{ip} {name}"
-        );
+        assert_eq!(shown.at("/load_balancer/public_net/ipv4/dns_ptr"), &four, "{ip} {name}");
+        assert_eq!(shown.at("/load_balancer/public_net/ipv6/dns_ptr"), &six, "{ip} {name}");
     }
-    for body in [
-        json!({"ip": "192.0.2.77", "dns_ptr": "x.example.com"}),
-        json!({"ip": v4}),
-    ] {
+    for body in [json!({"ip": "192.0.2.77", "dns_ptr": "x.example.com"}), json!({"ip": v4})] {
         expect(&api, id, "change_dns_ptr", body, 422, "invalid_input");
     }
 }
@@ -230,12 +121,7 @@ fn changes(worker: u64, network: u64) -> [(&'static str, &'static str, Value, &'
             json!({"listen_port": 80, "destination_port": 5}),
             "/services",
         ),
-        (
-            "delete_service",
-            "delete_service",
-            json!({"listen_port": 80}),
-            "/services",
-        ),
+        ("delete_service", "delete_service", json!({"listen_port": 80}), "/services"),
         ("add_target", "add_target", target.clone(), "/targets"),
         (
             "change_algorithm",
@@ -249,18 +135,8 @@ fn changes(worker: u64, network: u64) -> [(&'static str, &'static str, Value, &'
             json!({"load_balancer_type": "lb31"}),
             "/load_balancer_type",
         ),
-        (
-            "change_protection",
-            "change_protection",
-            json!({"delete": true}),
-            "/protection",
-        ),
-        (
-            "attach_to_network",
-            "attach_to_network",
-            json!({"network": network}),
-            "/private_net",
-        ),
+        ("change_protection", "change_protection", json!({"delete": true}), "/protection"),
+        ("attach_to_network", "attach_to_network", json!({"network": network}), "/private_net"),
         ("remove_target", "remove_target", target, "/targets"),
     ]
 }
@@ -280,10 +156,7 @@ fn a_failed_action_has_no_effect_and_the_next_one_works() {
         let over = api.get(&format!("/actions?id={}", started.at("/action/id")));
         assert_eq!(over.at("/actions/0/command"), command);
         assert_eq!(over.at("/actions/0/status"), "error", "{command}");
-        assert_eq!(
-            over.at("/actions/0/resources/0"),
-            &json!({"id": id, "type": "load_balancer"})
-        );
+        assert_eq!(over.at("/actions/0/resources/0"), &json!({"id": id, "type": "load_balancer"}));
         assert_eq!(api.get(&path(id)).at(&pointer), &before, "{command}");
         expect(&api, id, path_command, body, 201, "");
         assert_ne!(api.get(&path(id)).at(&pointer), &before, "{command}");
@@ -298,35 +171,11 @@ fn a_failed_action_has_no_effect_and_the_next_one_works() {
 fn a_running_action_locks_its_load_balancer_alone() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
-    let (one, two) = (
-        create(&api, "one", json!({})),
-        create(&api, "two", json!({})),
-    );
+    let (one, two) = (create(&api, "one", json!({})), create(&api, "two", json!({})));
     api.cloud.hold_actions(true);
-    expect(
-        &api,
-        one,
-        "attach_to_network",
-        json!({"network": network}),
-        201,
-        "",
-    );
-    expect(
-        &api,
-        two,
-        "attach_to_network",
-        json!({"network": network}),
-        409,
-        "conflict",
-    );
-    expect(
-        &api,
-        two,
-        "change_algorithm",
-        json!({"type": "least_connections"}),
-        201,
-        "",
-    );
+    expect(&api, one, "attach_to_network", json!({"network": network}), 201, "");
+    expect(&api, two, "attach_to_network", json!({"network": network}), 409, "conflict");
+    expect(&api, two, "change_algorithm", json!({"type": "least_connections"}), 201, "");
     let worker = server(&api, "worker", &[]);
     let service = json!({"protocol": "tcp", "listen_port": 90, "destination_port": 1});
     api.cloud.edit_load_balancer(one, |one| one["services"] = json!([service]));
@@ -334,10 +183,7 @@ fn a_running_action_locks_its_load_balancer_alone() {
         expect(&api, one, command, body, 423, "locked");
     }
     api.cloud.hold_actions(false);
-    assert_eq!(
-        api.get(&path(one)).at("/load_balancer/private_net/0/ip"),
-        "10.0.0.2"
-    );
+    assert_eq!(api.get(&path(one)).at("/load_balancer/private_net/0/ip"), "10.0.0.2");
     expect(&api, one, "change_color", json!({}), 404, "not_found");
     let answer = api.get(&format!("{}/actions/add_target", path(one)));
     assert_eq!((answer.status, answer.code()), (405, "method_not_allowed"));
@@ -354,20 +200,10 @@ fn a_test_says_how_long_an_action_takes() {
     let run = |takes: Option<Duration>| {
         api.cloud.set_action_duration("change_algorithm", takes);
         let begin = Instant::now();
-        let started = expect(
-            &api,
-            id,
-            "change_algorithm",
-            json!({"type": "round_robin"}),
-            201,
-            "",
-        );
+        let started = expect(&api, id, "change_algorithm", json!({"type": "round_robin"}), 201, "");
         let action = format!("/actions/{}", started.at("/action/id"));
         while api.get(&action).at("/action/status") == "running" {
-            assert!(
-                begin.elapsed() < Duration::from_secs(10),
-                "the action never ends"
-            );
+            assert!(begin.elapsed() < Duration::from_secs(10), "the action never ends");
         }
         begin.elapsed()
     };

@@ -35,10 +35,7 @@ fn any_order_of_changes_leaves_a_world_that_hangs_together() {
             accepted += usize::from(answer.status < 300);
             world.check(&what);
         }
-        assert!(
-            accepted > STEPS / 5,
-            "seed {seed}: only {accepted} requests did anything"
-        );
+        assert!(accepted > STEPS / 5, "seed {seed}: only {accepted} requests did anything");
     }
 }
 
@@ -65,13 +62,7 @@ impl World {
         let body = json!({"name": "c", "type": "managed", "domain_names": ["example.com"]});
         let certificate = api.cloud.create_certificate(api.project, body);
         let random = SplitMix64::new(seed);
-        World {
-            api,
-            random,
-            networks,
-            servers,
-            certificate,
-        }
+        World { api, random, networks, servers, certificate }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -90,11 +81,7 @@ impl World {
         self.api.cloud.hold_actions(hold);
         match self.below(40) {
             0 => ("DELETE", path, Value::Null),
-            1 => (
-                "DELETE",
-                format!("/networks/{}", self.networks[0]),
-                Value::Null,
-            ),
+            1 => ("DELETE", format!("/networks/{}", self.networks[0]), Value::Null),
             2 => {
                 let server = pick(&mut self.random, &self.servers);
                 ("DELETE", format!("/servers/{server}"), Value::Null)
@@ -142,10 +129,7 @@ impl World {
         match self.below(14) {
             0..3 => ("add_service", self.service()),
             3 => ("update_service", self.service()),
-            4 => (
-                "delete_service",
-                json!({"listen_port": self.service()["listen_port"]}),
-            ),
+            4 => ("delete_service", json!({"listen_port": self.service()["listen_port"]})),
             5..9 => ("add_target", self.target()),
             9 => {
                 let mut target = self.target();
@@ -172,10 +156,7 @@ impl World {
         for one in &all {
             let size = &one["load_balancer_type"];
             let at_most = |count: usize, limit: &str| {
-                assert!(
-                    count as u64 <= size[limit].as_u64().unwrap_or_default(),
-                    "{what}: {one}"
-                );
+                assert!(count as u64 <= size[limit].as_u64().unwrap_or_default(), "{what}: {one}");
             };
             let (services, targets) = (list(&one["services"]), list(&one["targets"]));
             at_most(services.len(), "max_services");
@@ -191,11 +172,8 @@ impl World {
             let mut servers = BTreeSet::new();
             let mut count = 0;
             for target in &targets {
-                count += if target["type"] == "server" {
-                    1
-                } else {
-                    list(&target["targets"]).len()
-                };
+                count +=
+                    if target["type"] == "server" { 1 } else { list(&target["targets"]).len() };
                 let id = target["server"]["id"].as_u64();
                 assert!(id.is_none_or(|id| servers.insert(id)), "{what}: {one}");
                 let usable = one["private_net"][0].is_object() || target["use_private_ip"] == false;

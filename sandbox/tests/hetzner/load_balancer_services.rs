@@ -28,18 +28,8 @@ fn what_is_left_out_is_filled_in() {
             tcp_check(2),
             Value::Null,
         ),
-        (
-            json!({"protocol": "http"}),
-            (80, 80),
-            http_check(80),
-            http.clone(),
-        ),
-        (
-            json!({"protocol": "https"}),
-            (443, 80),
-            http_check(80),
-            http.clone(),
-        ),
+        (json!({"protocol": "http"}), (80, 80), http_check(80), http.clone()),
+        (json!({"protocol": "https"}), (443, 80), http_check(80), http.clone()),
         (
             json!({"protocol": "http", "destination_port": 7, "health_check": {"protocol": "tcp", "port": 9}}),
             (80, 7),
@@ -57,11 +47,7 @@ fn what_is_left_out_is_filled_in() {
         assert_eq!(service["destination_port"], destination, "{asked}");
         assert_eq!(service["proxyprotocol"], false, "{asked}");
         assert_eq!(service["health_check"], check, "{asked}");
-        assert_eq!(
-            service.get("http").unwrap_or(&Value::Null),
-            &http,
-            "{asked}"
-        );
+        assert_eq!(service.get("http").unwrap_or(&Value::Null), &http, "{asked}");
     }
 }
 
@@ -84,10 +70,7 @@ fn what_is_no_service() {
         (check(json!({"timeout": "1s"})), "invalid_input"),
         (check(json!({"http": {"domain": "a b"}})), "invalid_input"),
         (check(json!({"http": {"path": "healthz"}})), "invalid_input"),
-        (
-            check(json!({"http": {"status_codes": ["2xx"]}})),
-            "invalid_input",
-        ),
+        (check(json!({"http": {"status_codes": ["2xx"]}})), "invalid_input"),
         (http(json!({"timeout_idle": 29})), "invalid_input"),
         (http(json!({"timeout_idle": 301})), "invalid_input"),
         (http(json!({"redirect_http": true})), "invalid_input"),
@@ -118,12 +101,7 @@ fn a_port_is_listened_on_once() {
         ("add_service", json!({"protocol": "https"}), 201, ""),
         ("update_service", redirect(true), 422, used),
         ("delete_service", json!({"listen_port": 80}), 201, ""),
-        (
-            "delete_service",
-            json!({"listen_port": 80}),
-            404,
-            "not_found",
-        ),
+        ("delete_service", json!({"listen_port": 80}), 404, "not_found"),
         ("update_service", redirect(true), 201, ""),
         ("add_service", tcp(80), 422, used),
         ("update_service", redirect(false), 201, ""),
@@ -132,19 +110,9 @@ fn a_port_is_listened_on_once() {
         ("add_service", tcp(82), 201, ""),
         ("add_service", tcp(83), 201, ""),
         ("add_service", tcp(84), 403, "resource_limit_exceeded"),
-        (
-            "change_type",
-            json!({"load_balancer_type": "lb21"}),
-            201,
-            "",
-        ),
+        ("change_type", json!({"load_balancer_type": "lb21"}), 201, ""),
         ("add_service", tcp(84), 201, ""),
-        (
-            "change_type",
-            json!({"load_balancer_type": "lb11"}),
-            422,
-            "invalid_load_balancer_type",
-        ),
+        ("change_type", json!({"load_balancer_type": "lb11"}), 422, "invalid_load_balancer_type"),
     ];
     for (command, body, status, code) in steps {
         expect(&api, id, command, body, status, code);
@@ -172,26 +140,10 @@ fn an_update_changes_what_it_names() {
     let before = service();
     // What is asked, and where it shows.
     let cases = [
-        (
-            json!({"destination_port": 5}),
-            "/destination_port",
-            json!(5),
-        ),
-        (
-            json!({"proxyprotocol": true}),
-            "/proxyprotocol",
-            json!(true),
-        ),
-        (
-            json!({"http": {"timeout_idle": 90}}),
-            "/http/timeout_idle",
-            json!(90),
-        ),
-        (
-            json!({"health_check": {"interval": 3}}),
-            "/health_check/interval",
-            json!(3),
-        ),
+        (json!({"destination_port": 5}), "/destination_port", json!(5)),
+        (json!({"proxyprotocol": true}), "/proxyprotocol", json!(true)),
+        (json!({"http": {"timeout_idle": 90}}), "/http/timeout_idle", json!(90)),
+        (json!({"health_check": {"interval": 3}}), "/health_check/interval", json!(3)),
         (
             json!({"health_check": {"http": {"domain": null}}}),
             "/health_check/http/domain",
@@ -206,21 +158,8 @@ fn an_update_changes_what_it_names() {
         assert_eq!(update(asked.clone()), expected, "{asked}");
     }
     let plain = update(json!({"protocol": "tcp", "health_check": {"protocol": "tcp"}}));
-    assert_eq!(
-        (plain.get("http"), plain["health_check"].get("http")),
-        (None, None)
-    );
+    assert_eq!((plain.get("http"), plain["health_check"].get("http")), (None, None));
     let again = update(json!({"protocol": "http"}));
-    assert_eq!(
-        again["http"]["cookie_name"], "HCLBSTICKY",
-        "tcp forgets what is not its own"
-    );
-    expect(
-        &api,
-        id,
-        "update_service",
-        json!({"listen_port": 81}),
-        404,
-        "not_found",
-    );
+    assert_eq!(again["http"]["cookie_name"], "HCLBSTICKY", "tcp forgets what is not its own");
+    expect(&api, id, "update_service", json!({"listen_port": 81}), 404, "not_found");
 }

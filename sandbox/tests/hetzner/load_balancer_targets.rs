@@ -28,10 +28,7 @@ fn what_can_be_a_target() {
     let vswitch = json!({"type": "vswitch", "network_zone": "eu-central", "ip_range": "10.0.9.0/24",
         "vswitch_id": 7});
     api.post(&format!("/networks/{network}/actions/add_subnet"), vswitch);
-    let (inside, outside) = (
-        server(&api, "inside", &[network]),
-        server(&api, "outside", &[]),
-    );
+    let (inside, outside) = (server(&api, "inside", &[network]), server(&api, "outside", &[]));
     let hidden = api.cloud.create_server(
         api.project,
         ServerSpec {
@@ -47,10 +44,7 @@ fn what_can_be_a_target() {
     api.cloud.add_dedicated_ip(api.project, dedicated);
     api.cloud.add_dedicated_ip(api.project + 1, Ipv4Addr::new(88, 198, 0, 8).into());
     let id = create(&api, "web", json!({}));
-    let (not_attached, taken) = (
-        "load_balancer_not_attached_to_network",
-        "target_already_defined",
-    );
+    let (not_attached, taken) = ("load_balancer_not_attached_to_network", "target_already_defined");
     // In this order.
     let steps = [
         ("add_target", target(1, false), 404, "not_found"),
@@ -59,35 +53,15 @@ fn what_can_be_a_target() {
         ("attach_to_network", json!({"network": network}), 201, ""),
         ("add_target", target(inside, true), 201, ""),
         ("add_target", target(inside, false), 422, taken),
-        (
-            "add_target",
-            target(outside, true),
-            422,
-            "server_not_attached_to_network",
-        ),
+        ("add_target", target(outside, true), 422, "server_not_attached_to_network"),
         ("add_target", target(outside, false), 201, ""),
         ("add_target", target(hidden, false), 422, "missing_ipv4"),
-        (
-            "add_target",
-            labelled("no=address", false),
-            422,
-            "missing_ipv4",
-        ),
+        ("add_target", labelled("no=address", false), 422, "missing_ipv4"),
         ("add_target", labelled("no in", false), 422, "invalid_input"),
         ("add_target", labelled("some=thing", true), 201, ""),
         ("add_target", labelled("some=thing", false), 422, taken),
-        (
-            "add_target",
-            ip(cloud_ip),
-            422,
-            "cloud_resource_ip_not_allowed",
-        ),
-        (
-            "add_target",
-            ip("10.0.0.2"),
-            422,
-            "cloud_resource_ip_not_allowed",
-        ),
+        ("add_target", ip(cloud_ip), 422, "cloud_resource_ip_not_allowed"),
+        ("add_target", ip("10.0.0.2"), 422, "cloud_resource_ip_not_allowed"),
         ("add_target", ip("10.0.5.2"), 422, "ip_not_owned"),
         ("add_target", ip("10.0.9.5"), 201, ""),
         ("add_target", ip("88.198.0.8"), 422, "ip_not_owned"),
@@ -96,32 +70,12 @@ fn what_can_be_a_target() {
         ("add_target", ip("88.198.0.7"), 422, taken),
         ("add_target", ip("nonsense"), 422, "invalid_input"),
         ("add_target", json!({"type": "ip"}), 422, "invalid_input"),
-        (
-            "add_target",
-            json!({"type": "pod", "pod": {"id": 1}}),
-            422,
-            "invalid_input",
-        ),
-        (
-            "remove_target",
-            ip("88.198.0.9"),
-            404,
-            "load_balancer_target_not_found",
-        ),
+        ("add_target", json!({"type": "pod", "pod": {"id": 1}}), 422, "invalid_input"),
+        ("remove_target", ip("88.198.0.9"), 404, "load_balancer_target_not_found"),
         ("remove_target", ip("88.198.0.7"), 201, ""),
-        (
-            "remove_target",
-            json!({"type": "server", "server": {"id": outside}}),
-            201,
-            "",
-        ),
+        ("remove_target", json!({"type": "server", "server": {"id": outside}}), 201, ""),
         ("disable_public_interface", Value::Null, 201, ""),
-        (
-            "add_target",
-            target(outside, false),
-            422,
-            "load_balancer_public_interface_disabled",
-        ),
+        ("add_target", target(outside, false), 422, "load_balancer_public_interface_disabled"),
     ];
     for (command, body, status, code) in steps {
         expect(&api, id, command, body, status, code);
@@ -146,11 +100,7 @@ fn label_selectors_follow_the_servers_and_count() {
         )
     };
     let first = add(0);
-    let id = create(
-        &api,
-        "web",
-        json!({"targets": [labelled("role=web", false)]}),
-    );
+    let id = create(&api, "web", json!({"targets": [labelled("role=web", false)]}));
     let selected = || {
         let shown = api.get(&path(id));
         let targets = shown.at("/load_balancer/targets/0/targets").as_array().cloned();
@@ -161,14 +111,7 @@ fn label_selectors_follow_the_servers_and_count() {
     let more: Vec<u64> = (1..25).map(add).collect();
     assert_eq!(selected().len(), 25);
     let other = server(&api, "other", &[]);
-    expect(
-        &api,
-        id,
-        "add_target",
-        target(other, false),
-        403,
-        "resource_limit_exceeded",
-    );
+    expect(&api, id, "add_target", target(other, false), 403, "resource_limit_exceeded");
     api.call("PUT", &format!("/servers/{first}"), json!({"labels": {}}));
     assert_eq!(selected().first(), Some(&json!(more[0])));
     expect(&api, id, "add_target", target(other, false), 201, "");
@@ -181,21 +124,14 @@ fn label_selectors_follow_the_servers_and_count() {
         201,
         "",
     );
-    assert_eq!(
-        api.get(&path(id)).at("/load_balancer/targets/0/server/id"),
-        other
-    );
+    assert_eq!(api.get(&path(id)).at("/load_balancer/targets/0/server/id"), other);
 }
 
 #[test]
 fn a_deleted_server_is_no_target_any_more() {
     let api = Api::new();
     let (gone, kept) = (server(&api, "gone", &[]), server(&api, "kept", &[]));
-    let id = create(
-        &api,
-        "web",
-        json!({"targets": [target(gone, false), target(kept, false)]}),
-    );
+    let id = create(&api, "web", json!({"targets": [target(gone, false), target(kept, false)]}));
     api.call("DELETE", &format!("/servers/{gone}"), Value::Null);
     let shown = api.get(&path(id));
     assert_eq!(shown.at("/load_balancer/targets/0/server/id"), kept);
@@ -218,12 +154,7 @@ fn health_follows_the_server_and_the_test() {
         let show = |port: usize| {
             let entry = &status[port];
             let text = |field: &str| entry[field].as_str().unwrap_or("-").to_owned();
-            format!(
-                "{} {} {}",
-                text("status"),
-                text("detail"),
-                entry["http_status_code"]
-            )
+            format!("{} {} {}", text("status"), text("detail"), entry["http_status_code"])
         };
         [show(0), show(1)]
     };
@@ -238,16 +169,10 @@ fn health_follows_the_server_and_the_test() {
     let mut odd = Health::unhealthy("unexpected_http_status");
     odd.http_status_code = Some(503);
     set(Some(81), Some(odd));
-    let expected = [
-        "unhealthy layer4_no_connection null",
-        "unhealthy unexpected_http_status 503",
-    ];
+    let expected = ["unhealthy layer4_no_connection null", "unhealthy unexpected_http_status 503"];
     assert_eq!(health(), expected);
     set(None, None);
-    assert_eq!(
-        health(),
-        ["healthy - null", "unhealthy unexpected_http_status 503"]
-    );
+    assert_eq!(health(), ["healthy - null", "unhealthy unexpected_http_status 503"]);
     set(Some(81), Some(Health::healthy()));
     assert_eq!(health(), both("healthy - null"));
 }
@@ -295,14 +220,8 @@ fn a_server_that_left_the_network_does_not_answer() {
     let status = || api.cloud.load_balancer(id)["targets"][0]["health_status"][0]["status"].clone();
     assert_eq!(status(), "healthy");
     let body = json!({"network": network});
-    api.post(
-        &format!("/servers/{worker}/actions/detach_from_network"),
-        body.clone(),
-    );
+    api.post(&format!("/servers/{worker}/actions/detach_from_network"), body.clone());
     assert_eq!(status(), "unhealthy");
-    api.post(
-        &format!("/servers/{worker}/actions/attach_to_network"),
-        body,
-    );
+    api.post(&format!("/servers/{worker}/actions/attach_to_network"), body);
     assert_eq!(status(), "healthy");
 }

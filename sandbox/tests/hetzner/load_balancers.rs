@@ -68,10 +68,7 @@ fn one_request_makes_everything() {
         ("/algorithm/type", json!("least_connections")),
         ("/location/name", json!("fsn1")),
         ("/load_balancer_type/name", json!("lb11")),
-        (
-            "/private_net",
-            json!([{"network": network, "ip": "10.0.0.3"}]),
-        ),
+        ("/private_net", json!([{"network": network, "ip": "10.0.0.3"}])),
         ("/protection/delete", json!(false)),
         ("/public_net/enabled", json!(true)),
         (
@@ -86,11 +83,7 @@ fn one_request_makes_everything() {
         ("/targets/0/health_status/0/listen_port", json!(80)),
     ];
     for (pointer, value) in expected {
-        assert_eq!(
-            shown.at(&format!("/load_balancer{pointer}")),
-            &value,
-            "{pointer}"
-        );
+        assert_eq!(shown.at(&format!("/load_balancer{pointer}")), &value, "{pointer}");
     }
     let net = api.get(&format!("/networks/{network}"));
     assert_eq!(net.at("/network/load_balancers"), &json!([id]));
@@ -105,8 +98,7 @@ fn what_cannot_be_created() {
     let worker = server(&api, "worker", &[]);
     create(&api, "taken", json!({}));
     api.cloud.set_sold_out("lb31", "fsn1", true);
-    api.cloud
-        .deprecate_load_balancer_type("lb21", "2025-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
+    api.cloud.deprecate_load_balancer_type("lb21", "2025-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
     let tcp = |port: u16| json!({"protocol": "tcp", "listen_port": port, "destination_port": 1});
     let six: Vec<Value> = (1..=6).map(tcp).collect();
     let target = json!({"type": "server", "server": {"id": worker}});
@@ -116,65 +108,32 @@ fn what_cannot_be_created() {
         (json!({"name": "taken"}), 409, "uniqueness_error"),
         (json!({"load_balancer_type": "lb99"}), 422, "invalid_input"),
         (json!({"load_balancer_type": "lb21"}), 422, "invalid_input"),
-        (
-            json!({"load_balancer_type": "lb31"}),
-            412,
-            "resource_unavailable",
-        ),
+        (json!({"load_balancer_type": "lb31"}), 412, "resource_unavailable"),
         (json!({"location": "moon1"}), 422, "invalid_input"),
         (json!({"location": null}), 422, "invalid_input"),
         (json!({"network_zone": "eu-central"}), 422, "invalid_input"),
-        (
-            json!({"algorithm": {"type": "random"}}),
-            422,
-            "invalid_input",
-        ),
+        (json!({"algorithm": {"type": "random"}}), 422, "invalid_input"),
         (json!({"colour": "red"}), 422, "invalid_input"),
         (json!({"network": 1}), 404, "not_found"),
         (json!({"network": far}), 422, "no_subnet_available"),
-        (
-            json!({"services": [tcp(1), tcp(1)]}),
-            422,
-            "source_port_already_used",
-        ),
+        (json!({"services": [tcp(1), tcp(1)]}), 422, "source_port_already_used"),
         (json!({"services": six}), 403, "resource_limit_exceeded"),
-        (
-            json!({"targets": [target, target]}),
-            422,
-            "target_already_defined",
-        ),
-        (
-            json!({"targets": [private]}),
-            422,
-            "load_balancer_not_attached_to_network",
-        ),
+        (json!({"targets": [target, target]}), 422, "target_already_defined"),
+        (json!({"targets": [private]}), 422, "load_balancer_not_attached_to_network"),
         (json!({"public_net": {"ipv4": 1}}), 404, "not_found"),
     ];
     for (more, status, code) in cases {
         let answer = api.post("/load_balancers", order("new", more.clone()));
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{more}: {}",
-            answer.body
-        );
+        assert_eq!((answer.status, answer.code()), (status, code), "{more}: {}", answer.body);
     }
     // Nothing of what was refused is left, and a zone is as good as a location.
     assert_eq!(api.cloud.load_balancers(api.project).len(), 1);
     let zone = json!({"location": null, "network_zone": "us-east"});
     let made = api.post("/load_balancers", order("new", zone));
-    assert_eq!(
-        made.at("/load_balancer/location/name"),
-        "ash",
-        "{}",
-        made.body
-    );
+    assert_eq!(made.at("/load_balancer/location/name"), "ash", "{}", made.body);
     api.cloud.set_load_balancer_limit(api.project, 2);
     let refused = api.post("/load_balancers", order("third", json!({})));
-    assert_eq!(
-        (refused.status, refused.code()),
-        (403, "resource_limit_exceeded")
-    );
+    assert_eq!((refused.status, refused.code()), (403, "resource_limit_exceeded"));
     assert!(refused.at("/error/details/limits/0/name").is_string());
 }
 
@@ -193,20 +152,11 @@ fn load_balancers_are_found_renamed_and_labelled() {
     ];
     for (query, names) in cases {
         let found = api.get(&format!("/load_balancers{query}"));
-        assert_eq!(
-            found.names("load_balancers"),
-            names,
-            "{query}: {}",
-            found.body
-        );
+        assert_eq!(found.names("load_balancers"), names, "{query}: {}", found.body);
     }
     let cases = [
         (json!({"name": "b"}), 409, "uniqueness_error"),
-        (
-            json!({"algorithm": {"type": "round_robin"}}),
-            422,
-            "invalid_input",
-        ),
+        (json!({"algorithm": {"type": "round_robin"}}), 422, "invalid_input"),
         (json!({"name": "a", "labels": {"new": "1"}}), 200, ""),
         (json!({"name": "c"}), 200, ""),
     ];
@@ -218,14 +168,7 @@ fn load_balancers_are_found_renamed_and_labelled() {
     assert_eq!(shown.at("/load_balancer/name"), "c");
     assert_eq!(shown.at("/load_balancer/labels"), &json!({"new": "1"}));
     api.cloud.hold_actions(true);
-    expect(
-        &api,
-        a,
-        "change_algorithm",
-        json!({"type": "least_connections"}),
-        201,
-        "",
-    );
+    expect(&api, a, "change_algorithm", json!({"type": "least_connections"}), 201, "");
     let answer = api.call("PUT", &path(a), json!({"name": "d"}));
     assert_eq!((answer.status, answer.code()), (409, "conflict"));
 }
@@ -235,39 +178,18 @@ fn deleting_is_an_action_and_protection_prevents_it() {
     let api = Api::new();
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let id = create(&api, "web", json!({"network": network}));
-    expect(
-        &api,
-        id,
-        "change_protection",
-        json!({"delete": true}),
-        201,
-        "",
-    );
+    expect(&api, id, "change_protection", json!({"delete": true}), 201, "");
     let refused = api.call("DELETE", &path(id), Value::Null);
     assert_eq!((refused.status, refused.code()), (423, "protected"));
-    expect(
-        &api,
-        id,
-        "change_protection",
-        json!({"delete": false}),
-        201,
-        "",
-    );
+    expect(&api, id, "change_protection", json!({"delete": false}), 201, "");
 
     api.cloud.fail_next_action("delete_load_balancer", "action_failed", "Action failed");
     assert_eq!(api.call("DELETE", &path(id), Value::Null).status, 201);
-    assert_eq!(
-        api.get(&path(id)).status,
-        200,
-        "a failed deletion deletes nothing"
-    );
+    assert_eq!(api.get(&path(id)).status, 200, "a failed deletion deletes nothing");
 
     let deleted = api.call("DELETE", &path(id), Value::Null);
     assert_eq!(deleted.at("/action/command"), "delete_load_balancer");
-    let action = api.get(&format!(
-        "/load_balancers/actions/{}",
-        deleted.at("/action/id")
-    ));
+    let action = api.get(&format!("/load_balancers/actions/{}", deleted.at("/action/id")));
     assert_eq!(action.at("/action/status"), "success");
     assert_eq!(api.get(&path(id)).status, 404);
     let net = api.get(&format!("/networks/{network}"));
@@ -317,33 +239,13 @@ fn changes_by_hand_hold_until_the_api_changes_the_field() {
     });
     let shown = api.get("/load_balancers?label_selector=by=hand");
     assert_eq!(shown.at("/load_balancers/0/services/0/destination_port"), 1);
-    assert_eq!(
-        shown.at("/load_balancers/0/services/0/http/cookie_lifetime"),
-        7
-    );
+    assert_eq!(shown.at("/load_balancers/0/services/0/http/cookie_lifetime"), 7);
     assert_eq!(shown.at("/load_balancers/0/private_net/0/network"), 1);
-    expect(
-        &api,
-        id,
-        "update_service",
-        json!({"listen_port": 80, "destination_port": 2}),
-        201,
-        "",
-    );
-    expect(
-        &api,
-        id,
-        "change_algorithm",
-        json!({"type": "round_robin"}),
-        201,
-        "",
-    );
+    expect(&api, id, "update_service", json!({"listen_port": 80, "destination_port": 2}), 201, "");
+    expect(&api, id, "change_algorithm", json!({"type": "round_robin"}), 201, "");
     let shown = api.get(&path(id));
     assert_eq!(shown.at("/load_balancer/services/0/destination_port"), 2);
-    assert_eq!(
-        shown.at("/load_balancer/services/0/http/cookie_lifetime"),
-        7
-    );
+    assert_eq!(shown.at("/load_balancer/services/0/http/cookie_lifetime"), 7);
     assert_eq!(shown.at("/load_balancer/algorithm/type"), "round_robin");
     assert_eq!(shown.at("/load_balancer/private_net/0/network"), 1);
 }
@@ -375,10 +277,6 @@ fn metrics_are_what_is_set() {
         "type=bandwidth&start=2026-11-22T11:00:00Z&end=2026-11-22T10:00:00Z",
     ] {
         let answer = of(refused);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (422, "invalid_input"),
-            "{refused}"
-        );
+        assert_eq!((answer.status, answer.code()), (422, "invalid_input"), "{refused}");
     }
 }

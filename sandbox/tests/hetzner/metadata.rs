@@ -63,13 +63,6 @@ fn without_networks_the_list_is_empty() {
 
 fn ask(api: &Api, path: &str) -> (u16, String) {
     let path = format!("/hetzner/v1/metadata{path}");
-    let response = api.cloud.handle(&Request {
-        method: "GET".into(),
-        path,
-        ..Request::default()
-    });
-    (
-        response.status,
-        String::from_utf8(response.body).unwrap_or_default(),
-    )
+    let response = api.cloud.handle(&Request { method: "GET".into(), path, ..Request::default() });
+    (response.status, String::from_utf8(response.body).unwrap_or_default())
 }

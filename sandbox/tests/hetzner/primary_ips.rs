@@ -39,11 +39,7 @@ fn a_load_balancer_keeps_an_address_for_good() {
 fn only_a_free_fitting_address_can_be_had() {
     let api = Api::new();
     let add = |name: &str, kind: &str| api.cloud.create_primary_ip(api.project, wanted(name, kind));
-    let (v4, v6, blocked) = (
-        add("four", "ipv4"),
-        add("six", "ipv6"),
-        add("blocked", "ipv4"),
-    );
+    let (v4, v6, blocked) = (add("four", "ipv4"), add("six", "ipv6"), add("blocked", "ipv4"));
     api.cloud.block_primary_ip(blocked, true);
     let far = json!({"name": "far", "type": "ipv4", "location": "ash"});
     let far = api.cloud.create_primary_ip(api.project, far);
@@ -92,34 +88,18 @@ fn primary_ips_are_made_found_changed_and_deleted() {
     ];
     for (body, status, code) in cases {
         let answer = api.post("/primary_ips", body);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{}",
-            answer.body
-        );
+        assert_eq!((answer.status, answer.code()), (status, code), "{}", answer.body);
     }
     let allocated = api.get(&path(holder)).at("/load_balancer/public_net/ipv4/id").clone();
-    for query in [
-        format!("ip={ip}"),
-        "name=four".into(),
-        "label_selector=a=b".into(),
-    ] {
+    for query in [format!("ip={ip}"), "name=four".into(), "label_selector=a=b".into()] {
         let found = api.get(&format!("/primary_ips?{query}"));
         assert_eq!(found.names("primary_ips"), ["four"], "{query}");
     }
     let refused = api.call("DELETE", &format!("/primary_ips/{allocated}"), Value::Null);
-    assert_eq!(
-        (refused.status, refused.code()),
-        (422, "must_be_unassigned")
-    );
+    assert_eq!((refused.status, refused.code()), (422, "must_be_unassigned"));
     let own = format!("/primary_ips/{id}");
-    let protect = |on: bool| {
-        api.post(
-            &format!("{own}/actions/change_protection"),
-            json!({"delete": on}),
-        )
-    };
+    let protect =
+        |on: bool| api.post(&format!("{own}/actions/change_protection"), json!({"delete": on}));
     assert_eq!(protect(true).status, 201);
     assert_eq!(api.call("DELETE", &own, Value::Null).code(), "protected");
     protect(false);
@@ -139,11 +119,7 @@ fn servers_have_them_too() {
     assert_eq!(api.get(&own).at("/primary_ip/assignee_id"), plain);
     let bare = api.cloud.create_server(
         api.project,
-        ServerSpec {
-            name: "bare".into(),
-            ipv4: false,
-            ..ServerSpec::default()
-        },
+        ServerSpec { name: "bare".into(), ipv4: false, ..ServerSpec::default() },
     );
     let assign = |server: u64| json!({"assignee_id": server, "assignee_type": "server"});
     let target = json!({"targets": [{"type": "server", "server": {"id": plain}}]});
@@ -161,10 +137,7 @@ fn servers_have_them_too() {
     api.cloud.set_power(plain, false);
     api.cloud.set_power(bare, false);
     let act = |command: &str, body: Value| api.post(&format!("{own}/actions/{command}"), body);
-    assert_eq!(
-        act("unassign", Value::Null).code(),
-        "server_is_load_balancer_target"
-    );
+    assert_eq!(act("unassign", Value::Null).code(), "server_is_load_balancer_target");
     api.cloud.delete_load_balancer(load_balancer);
     assert_eq!(act("assign", assign(plain)).code(), "server_has_ipv4");
     assert_eq!(act("assign", assign(bare)).code(), "primary_ip_assigned");

@@ -55,10 +55,7 @@ fn what_is_put_is_shown_and_goes_on() {
     }
     let shown = api.cloud.shown(api.project);
     let kinds: Vec<(&str, u64)> = shown.keys().copied().filter(|(_, id)| *id < 10).collect();
-    assert_eq!(
-        kinds,
-        [("certificate", 6), ("load_balancer", 8), ("primary_ip", 7)]
-    );
+    assert_eq!(kinds, [("certificate", 6), ("load_balancer", 8), ("primary_ip", 7)]);
     let one = api.get("/load_balancers/8");
     for (pointer, value) in [
         ("/load_balancer/created", json!("2026-01-02T03:04:05Z")),
@@ -68,26 +65,14 @@ fn what_is_put_is_shown_and_goes_on() {
         ("/load_balancer/public_net/ipv4/dns_ptr", json!("a.example")),
         ("/load_balancer/private_net/0/ip", json!("10.0.0.9")),
         ("/load_balancer/services/0/http/certificates", json!([6])),
-        (
-            "/load_balancer/targets/0/health_status/0/status",
-            json!("healthy"),
-        ),
+        ("/load_balancer/targets/0/health_status/0/status", json!("healthy")),
     ] {
         assert_eq!(one.at(pointer), &value, "{pointer}");
     }
     assert_eq!(api.get("/networks/4").at("/network/servers"), &json!([5]));
-    assert_eq!(
-        api.get("/networks/4").at("/network/load_balancers"),
-        &json!([8])
-    );
-    assert_eq!(
-        api.get("/certificates/6").at("/certificate/used_by/0/id"),
-        8
-    );
-    assert_eq!(
-        api.call("DELETE", "/load_balancers/8", Value::Null).code(),
-        "protected"
-    );
+    assert_eq!(api.get("/networks/4").at("/network/load_balancers"), &json!([8]));
+    assert_eq!(api.get("/certificates/6").at("/certificate/used_by/0/id"), 8);
+    assert_eq!(api.call("DELETE", "/load_balancers/8", Value::Null).code(), "protected");
 
     // What is new has other IDs and addresses.
     let request =
@@ -117,27 +102,12 @@ fn what_cannot_be_held_is_named() {
         (json!({}), "not one resource"),
         (json!({"server": {"name": "x"}}), "no ID"),
         (json!({"volume": {"id": 1}}), "no kind of resource: volume"),
-        (
-            json!({"network": {"id": 1, "ip_range": "10.0.0.1"}}),
-            "ip_range",
-        ),
-        (
-            json!({"primary_ip": {"id": 1, "ip": "x"}}),
-            "neither an IPv4 address nor a /64",
-        ),
+        (json!({"network": {"id": 1, "ip_range": "10.0.0.1"}}), "ip_range"),
+        (json!({"primary_ip": {"id": 1, "ip": "x"}}), "neither an IPv4 address nor a /64"),
         (balancer(json!({"location": {"name": "mars"}})), "location"),
-        (
-            balancer(json!({"load_balancer_type": {"name": "lb99"}})),
-            "type",
-        ),
-        (
-            balancer(json!({"targets": [{"type": "moon"}]})),
-            "or targets are not understood",
-        ),
-        (
-            balancer(json!({"private_net": [{"network": 4}]})),
-            "private_net",
-        ),
+        (balancer(json!({"load_balancer_type": {"name": "lb99"}})), "type"),
+        (balancer(json!({"targets": [{"type": "moon"}]})), "or targets are not understood"),
+        (balancer(json!({"private_net": [{"network": 4}]})), "private_net"),
     ] {
         let put = std::panic::AssertUnwindSafe(|| api.cloud.put(api.project, &document));
         let error = std::panic::catch_unwind(put).unwrap_err();

@@ -26,11 +26,7 @@ fn a_token_opens_its_own_project_and_nothing_else() {
     ];
     for (token, method, path, status, code) in cases {
         let answer = call_with(&api.cloud, token, method, path);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{token:?} {method} {path}"
-        );
+        assert_eq!((answer.status, answer.code()), (status, code), "{token:?} {method} {path}");
     }
     api.cloud.remove_token(TOKEN);
     assert_eq!(api.get(&server).code(), "unauthorized");
@@ -47,93 +43,21 @@ fn paths_methods_and_bodies_are_checked() {
         ("GET", "/servers/abc".into(), Value::Null, 404, "not_found"),
         ("GET", "/servers/42".into(), Value::Null, 404, "not_found"),
         ("GET", server("/nothing"), Value::Null, 404, "not_found"),
-        (
-            "POST",
-            server("/actions/explode"),
-            Value::Null,
-            404,
-            "not_found",
-        ),
-        (
-            "GET",
-            server("/actions/poweron"),
-            Value::Null,
-            405,
-            "method_not_allowed",
-        ),
+        ("POST", server("/actions/explode"), Value::Null, 404, "not_found"),
+        ("GET", server("/actions/poweron"), Value::Null, 405, "method_not_allowed"),
         ("PATCH", server(""), Value::Null, 405, "method_not_allowed"),
-        (
-            "DELETE",
-            "/servers".into(),
-            Value::Null,
-            405,
-            "method_not_allowed",
-        ),
-        (
-            "POST",
-            "/locations".into(),
-            Value::Null,
-            405,
-            "method_not_allowed",
-        ),
-        (
-            "GET",
-            "/datacenters".into(),
-            Value::Null,
-            410,
-            "deprecated_api_endpoint",
-        ),
-        (
-            "GET",
-            "/datacenters/1".into(),
-            Value::Null,
-            410,
-            "deprecated_api_endpoint",
-        ),
-        (
-            "GET",
-            "/servers?color=red".into(),
-            Value::Null,
-            422,
-            "invalid_input",
-        ),
-        (
-            "GET",
-            server("?color=red"),
-            Value::Null,
-            422,
-            "invalid_input",
-        ),
-        (
-            "DELETE",
-            server("?force=true"),
-            Value::Null,
-            422,
-            "invalid_input",
-        ),
-        (
-            "GET",
-            "/locations/1?name=fsn1".into(),
-            Value::Null,
-            422,
-            "invalid_input",
-        ),
-        (
-            "PUT",
-            server(""),
-            json!({"color": "red"}),
-            422,
-            "invalid_input",
-        ),
+        ("DELETE", "/servers".into(), Value::Null, 405, "method_not_allowed"),
+        ("POST", "/locations".into(), Value::Null, 405, "method_not_allowed"),
+        ("GET", "/datacenters".into(), Value::Null, 410, "deprecated_api_endpoint"),
+        ("GET", "/datacenters/1".into(), Value::Null, 410, "deprecated_api_endpoint"),
+        ("GET", "/servers?color=red".into(), Value::Null, 422, "invalid_input"),
+        ("GET", server("?color=red"), Value::Null, 422, "invalid_input"),
+        ("DELETE", server("?force=true"), Value::Null, 422, "invalid_input"),
+        ("GET", "/locations/1?name=fsn1".into(), Value::Null, 422, "invalid_input"),
+        ("PUT", server(""), json!({"color": "red"}), 422, "invalid_input"),
         ("PUT", server(""), json!({"name": 7}), 422, "invalid_input"),
         ("PUT", server(""), json!([]), 400, "json_error"),
-        (
-            "POST",
-            server("/actions/poweron"),
-            json!({"hard": true}),
-            422,
-            "invalid_input",
-        ),
+        ("POST", server("/actions/poweron"), json!({"hard": true}), 422, "invalid_input"),
         ("POST", server("/actions/poweron"), json!({}), 201, ""),
     ];
     for (method, path, body, status, code) in cases {
@@ -161,10 +85,7 @@ fn an_invalid_field_is_named() {
     let api = Api::new();
     let body = json!({"name": "net", "ip_range": "10.0.0.0/16", "subnets": [{"type": "cloud", "network_zone": "mars"}]});
     let answer = api.post("/networks", body);
-    assert_eq!(
-        answer.at("/error/details/fields/0/name"),
-        "subnets.0.network_zone"
-    );
+    assert_eq!(answer.at("/error/details/fields/0/name"), "subnets.0.network_zone");
     assert!(
         answer
             .at("/error/message")
@@ -176,11 +97,8 @@ fn an_invalid_field_is_named() {
 #[test]
 fn every_answer_shows_the_budget_and_has_an_id_of_its_own() {
     let api = Api::new();
-    let answers = [
-        api.get("/servers"),
-        api.get("/nothing"),
-        call_with(&api.cloud, None, "GET", "/servers"),
-    ];
+    let answers =
+        [api.get("/servers"), api.get("/nothing"), call_with(&api.cloud, None, "GET", "/servers")];
     for answer in &answers {
         for name in ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"] {
             let value = answer.header(name).unwrap_or_default();
@@ -201,32 +119,20 @@ fn the_budget_of_a_project_runs_out_and_refills() {
     cloud.add_token(mine, TOKEN, false);
     cloud.add_token(other, "other", false);
     cloud.set_rate_limit(mine, 3600, 2);
-    let api = Api {
-        cloud,
-        project: mine,
-    };
+    let api = Api { cloud, project: mine };
     let remaining = |answer: &Answer| answer.header("RateLimit-Remaining").map(str::to_owned);
 
     let first = api.get("/servers");
-    assert_eq!(
-        (first.status, remaining(&first).as_deref()),
-        (200, Some("1"))
-    );
+    assert_eq!((first.status, remaining(&first).as_deref()), (200, Some("1")));
     assert_eq!(api.get("/servers").status, 200);
     let refused = api.get("/servers");
-    assert_eq!(
-        (refused.status, refused.code()),
-        (429, "rate_limit_exceeded")
-    );
+    assert_eq!((refused.status, refused.code()), (429, "rate_limit_exceeded"));
     assert_eq!(remaining(&refused).as_deref(), Some("0"));
     let reset: i64 =
         refused.header("RateLimit-Reset").and_then(|text| text.parse().ok()).unwrap_or_default();
     let wait = reset - jiff::Timestamp::now().as_second();
     assert!((3590..=3601).contains(&wait), "full again in {wait} s");
-    assert_eq!(
-        call_with(&api.cloud, Some("other"), "GET", "/servers").status,
-        200
-    );
+    assert_eq!(call_with(&api.cloud, Some("other"), "GET", "/servers").status, 200);
 
     // At scale 0 an hour takes no time.
     let fast = Api::new();

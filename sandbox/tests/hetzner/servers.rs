@@ -8,13 +8,8 @@ use crate::api::Api;
 #[test]
 fn servers_are_created_by_the_rules() {
     let api = Api::new();
-    api.cloud.create_server(
-        api.project,
-        ServerSpec {
-            name: "taken".into(),
-            ..ServerSpec::default()
-        },
-    );
+    api.cloud
+        .create_server(api.project, ServerSpec { name: "taken".into(), ..ServerSpec::default() });
     let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
     let long = "x".repeat(64);
     let no_public = json!({"enable_ipv4": false, "enable_ipv6": false});
@@ -38,34 +33,18 @@ fn servers_are_created_by_the_rules() {
         (json!({"public_net": {"ipv5": true}}), 422, "invalid_input"),
         (json!({"networks": [1]}), 404, "not_found"),
         (json!({"networks": ["1"]}), 422, "invalid_input"),
-        (
-            json!({"networks": [network, network]}),
-            422,
-            "server_already_attached",
-        ),
+        (json!({"networks": [network, network]}), 422, "server_already_attached"),
         (json!({"ssh_keys": ["my-key"]}), 404, "not_found"),
         (json!({"volumes": [1]}), 404, "not_found"),
         (json!({"labels": {"a": "b c"}}), 422, "invalid_input"),
-        (
-            json!({"user_data": "x".repeat(32 * 1024 + 1)}),
-            422,
-            "invalid_input",
-        ),
+        (json!({"user_data": "x".repeat(32 * 1024 + 1)}), 422, "invalid_input"),
         (
             json!({"name": "a.b-c.example", "server_type": 45, "location": "2", "labels": {"a": "b"}}),
             201,
             "",
         ),
-        (
-            json!({"name": "private", "public_net": no_public, "networks": [network]}),
-            201,
-            "",
-        ),
-        (
-            json!({"name": "dark", "public_net": no_public, "start_after_create": false}),
-            201,
-            "",
-        ),
+        (json!({"name": "private", "public_net": no_public, "networks": [network]}), 201, ""),
+        (json!({"name": "dark", "public_net": no_public, "start_after_create": false}), 201, ""),
         (
             json!({"name": "full", "ssh_keys": [], "volumes": [], "firewalls": [], "automount": false}),
             201,
@@ -76,12 +55,7 @@ fn servers_are_created_by_the_rules() {
         let mut body = json!({"name": "new", "server_type": "cx23", "image": "ubuntu-24.04"});
         body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         let answer = api.post("/servers", body);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (status, code),
-            "{changes}: {}",
-            answer.body
-        );
+        assert_eq!((answer.status, answer.code()), (status, code), "{changes}: {}", answer.body);
     }
     let free = api.get(&format!("/networks/{network}"));
     assert_eq!(
@@ -163,29 +137,14 @@ fn power_actions_change_the_status() {
 #[test]
 fn servers_are_renamed_protected_and_deleted() {
     let api = Api::new();
-    let id = api.cloud.create_server(
-        api.project,
-        ServerSpec {
-            name: "one".into(),
-            ..ServerSpec::default()
-        },
-    );
-    api.cloud.create_server(
-        api.project,
-        ServerSpec {
-            name: "two".into(),
-            ..ServerSpec::default()
-        },
-    );
+    let id = api
+        .cloud
+        .create_server(api.project, ServerSpec { name: "one".into(), ..ServerSpec::default() });
+    api.cloud
+        .create_server(api.project, ServerSpec { name: "two".into(), ..ServerSpec::default() });
     let path = format!("/servers/{id}");
-    assert_eq!(
-        api.call("PUT", &path, json!({"name": "two"})).code(),
-        "uniqueness_error"
-    );
-    assert_eq!(
-        api.call("PUT", &path, json!({"name": "no_name"})).code(),
-        "invalid_input"
-    );
+    assert_eq!(api.call("PUT", &path, json!({"name": "two"})).code(), "uniqueness_error");
+    assert_eq!(api.call("PUT", &path, json!({"name": "no_name"})).code(), "invalid_input");
     let changed = api.call("PUT", &path, json!({"name": "three", "labels": {"a": "b"}}));
     assert_eq!(
         (changed.at("/server/name"), changed.at("/server/labels")),
@@ -208,10 +167,7 @@ fn servers_are_renamed_protected_and_deleted() {
 
     api.cloud.hold_actions(true);
     let deleted = api.call("DELETE", &path, Value::Null);
-    assert_eq!(
-        (deleted.status, deleted.at("/action/command")),
-        (200, &json!("delete_server"))
-    );
+    assert_eq!((deleted.status, deleted.at("/action/command")), (200, &json!("delete_server")));
     assert_eq!(api.get(&path).at("/server/status"), "deleting");
     api.cloud.hold_actions(false);
     assert_eq!(api.get(&path).status, 404);
@@ -222,10 +178,7 @@ fn servers_are_renamed_protected_and_deleted() {
 fn a_test_can_make_a_server_say_anything() {
     let api = Api::new();
     let net = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
-    let spec = ServerSpec {
-        networks: vec![(net, None)],
-        ..ServerSpec::default()
-    };
+    let spec = ServerSpec { networks: vec![(net, None)], ..ServerSpec::default() };
     let id = api.cloud.create_server(api.project, spec);
     let path = format!("/servers/{id}");
     api.cloud.edit_server(id, |server| {
@@ -249,20 +202,11 @@ fn a_test_can_make_a_server_say_anything() {
         assert_eq!(shown.at(&format!("/server/{pointer}")), &value, "{pointer}");
     }
     assert_eq!(shown.body["server"].get("location"), None);
-    assert_eq!(
-        api.get("/servers?label_selector=edited=yes").names("servers"),
-        ["server"]
-    );
-    assert_eq!(
-        api.get(&format!("/networks/{net}")).at("/network/servers"),
-        &json!([])
-    );
+    assert_eq!(api.get("/servers?label_selector=edited=yes").names("servers"), ["server"]);
+    assert_eq!(api.get(&format!("/networks/{net}")).at("/network/servers"), &json!([]));
 
     // What the API changes afterwards is shown again.
-    assert_eq!(
-        api.post(&format!("{path}/actions/poweroff"), Value::Null).status,
-        201
-    );
+    assert_eq!(api.post(&format!("{path}/actions/poweroff"), Value::Null).status, 201);
     assert_eq!(api.get(&path).at("/server/status"), "off");
     assert_eq!(api.cloud.servers(api.project)[0]["status"], "off");
     api.cloud.delete_server(id);

@@ -30,11 +30,7 @@ fn a_key_is_kept_once() {
         // The comment makes no other key of it.
         (key("other", "x"), 409, "uniqueness_error"),
         (json!({"name": "other"}), 422, "invalid_input"),
-        (
-            json!({"name": "other", "public_key": "-----BEGIN"}),
-            422,
-            "invalid_input",
-        ),
+        (json!({"name": "other", "public_key": "-----BEGIN"}), 422, "invalid_input"),
     ];
     for (body, status, code) in cases {
         let answer = api.post("/ssh_keys", body.clone());
@@ -82,10 +78,7 @@ fn rules_of_a_firewall_are_checked() {
     assert_eq!(made.status, 201, "{}", made.body);
     assert_eq!(made.at("/firewall/rules/0/port"), "80-443");
     assert_eq!(made.at("/firewall/rules/2/port"), &Value::Null);
-    assert_eq!(
-        api.post("/firewalls", json!({"name": "f"})).code(),
-        "uniqueness_error"
-    );
+    assert_eq!(api.post("/firewalls", json!({"name": "f"})).code(), "uniqueness_error");
     let body = json!({"name": "g", "apply_to": [{"type": "server", "server": {"id": 1}}]});
     assert_eq!(api.post("/firewalls", body).code(), "invalid_input");
 }
@@ -126,10 +119,7 @@ fn a_server_has_its_firewalls_from_the_start_and_they_stay_as_long_as_it() {
     assert_eq!((refused.status, refused.code()), (422, "resource_in_use"));
     // An action is over when the next call comes.
     api.get("/servers");
-    assert_eq!(
-        api.call("DELETE", &format!("/servers/{id}"), Value::Null).status,
-        200
-    );
+    assert_eq!(api.call("DELETE", &format!("/servers/{id}"), Value::Null).status, 200);
     api.get("/servers");
     assert_eq!(api.call("DELETE", &path, Value::Null).status, 204);
     let plain = api.post("/servers", server(json!({})));
@@ -147,10 +137,7 @@ fn images_are_found_by_name_and_architecture() {
     assert_eq!(arm.names("images").len(), 1);
     assert_eq!(api.get("/images?type=snapshot").names("images"), [""; 0]);
     let id = arm.at("/images/0/id");
-    assert_eq!(
-        api.get(&format!("/images/{id}")).at("/image/name"),
-        "debian-12"
-    );
+    assert_eq!(api.get(&format!("/images/{id}")).at("/image/name"), "debian-12");
     assert_eq!(api.get("/images/1").status, 404);
     assert_eq!(api.post("/images", json!({})).status, 405);
 }

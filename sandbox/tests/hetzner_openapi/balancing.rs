@@ -36,10 +36,7 @@ fn primary_ips(tour: &mut Tour) {
     for path in [
         "/primary_ips".to_owned(),
         "/primary_ips?name=kept&label_selector=a=b&sort=created:desc&page=1&per_page=50".into(),
-        format!(
-            "/primary_ips?ip={}",
-            made.at("/primary_ip/ip").as_str().unwrap_or_default()
-        ),
+        format!("/primary_ips?ip={}", made.at("/primary_ip/ip").as_str().unwrap_or_default()),
         format!("/primary_ips/{id}"),
     ] {
         tour.get(&path);
@@ -77,11 +74,7 @@ fn certificates(tour: &mut Tour) -> Value {
     ] {
         tour.get(&path);
     }
-    tour.call(
-        "PUT",
-        &failed,
-        json!({"name": "renamed", "labels": {"a": "b"}}),
-    );
+    tour.call("PUT", &failed, json!({"name": "renamed", "labels": {"a": "b"}}));
     tour.call("POST", "/certificates", body("issued"));
     id
 }
@@ -136,20 +129,13 @@ fn create(tour: &mut Tour) -> u64 {
     ] {
         tour.get(&path);
     }
-    tour.call(
-        "PUT",
-        &format!("/load_balancers/{id}"),
-        json!({"name": "new", "labels": {}}),
-    );
+    tour.call("PUT", &format!("/load_balancers/{id}"), json!({"name": "new", "labels": {}}));
     id
 }
 
 fn change(tour: &mut Tour, id: u64, certificate: &Value) {
     let one = tour.api.cloud.load_balancer(id);
-    let (network, ip) = (
-        &one["private_net"][0]["network"],
-        &one["public_net"]["ipv4"]["ip"],
-    );
+    let (network, ip) = (&one["private_net"][0]["network"], &one["public_net"]["ipv4"]["ip"]);
     let worker = one["targets"][0]["server"].clone();
     let check = json!({"protocol": "http", "port": 9, "interval": 15, "timeout": 10, "retries": 3, "http":
         {"domain": null, "path": "/healthz", "response": "ok", "status_codes": ["2??"], "tls": true}});
@@ -161,32 +147,20 @@ fn change(tour: &mut Tour, id: u64, certificate: &Value) {
             json!({"protocol": "https", "listen_port": 443, "destination_port": 1,
             "proxyprotocol": true, "http": http, "health_check": check}),
         ),
-        (
-            "update_service",
-            json!({"listen_port": 443, "health_check": {"retries": 5}}),
-        ),
+        ("update_service", json!({"listen_port": 443, "health_check": {"retries": 5}})),
         ("delete_service", json!({"listen_port": 80})),
         (
             "remove_target",
             json!({"type": "label_selector", "label_selector": {"selector": "role=web"}}),
         ),
-        (
-            "remove_target",
-            json!({"type": "ip", "ip": {"ip": "88.198.0.7"}}),
-        ),
+        ("remove_target", json!({"type": "ip", "ip": {"ip": "88.198.0.7"}})),
         ("change_algorithm", json!({"type": "least_connections"})),
         ("change_type", json!({"load_balancer_type": "lb21"})),
-        (
-            "change_dns_ptr",
-            json!({"ip": ip, "dns_ptr": "lb.example.com"}),
-        ),
+        ("change_dns_ptr", json!({"ip": ip, "dns_ptr": "lb.example.com"})),
         ("disable_public_interface", Value::Null),
         ("enable_public_interface", Value::Null),
         ("remove_target", json!({"type": "server", "server": worker})),
-        (
-            "add_target",
-            json!({"type": "server", "server": worker, "use_private_ip": false}),
-        ),
+        ("add_target", json!({"type": "server", "server": worker, "use_private_ip": false})),
         ("detach_from_network", json!({"network": network})),
         (
             "attach_to_network",
@@ -204,58 +178,27 @@ fn change(tour: &mut Tour, id: u64, certificate: &Value) {
         tour.get(&format!("/load_balancers/actions/{action}"));
     }
     let refused = [
-        (
-            "add_target",
-            json!({"type": "server", "server": worker}),
-            "target_already_defined",
-        ),
-        (
-            "disable_public_interface",
-            Value::Null,
-            "targets_without_use_private_ip",
-        ),
-        (
-            "attach_to_network",
-            json!({"network": network}),
-            "load_balancer_already_attached",
-        ),
+        ("add_target", json!({"type": "server", "server": worker}), "target_already_defined"),
+        ("disable_public_interface", Value::Null, "targets_without_use_private_ip"),
+        ("attach_to_network", json!({"network": network}), "load_balancer_already_attached"),
     ];
     for (command, body, code) in refused {
-        let answer = tour.call(
-            "POST",
-            &format!("/load_balancers/{id}/actions/{command}"),
-            body,
-        );
+        let answer = tour.call("POST", &format!("/load_balancers/{id}/actions/{command}"), body);
         assert_eq!(answer.code(), code);
     }
 }
 
 fn end(tour: &mut Tour, id: u64, certificate: &Value) {
     let path = format!("/load_balancers/{id}");
-    tour.get(&format!(
-        "{path}/actions?status=success&sort=command&page=1&per_page=5"
-    ));
+    tour.get(&format!("{path}/actions?status=success&sort=command&page=1&per_page=5"));
     tour.get("/load_balancers/actions?sort=finished:desc&page=2&per_page=5");
-    tour.call(
-        "DELETE",
-        &format!("/certificates/{certificate}"),
-        Value::Null,
-    );
+    tour.call("DELETE", &format!("/certificates/{certificate}"), Value::Null);
     tour.call("DELETE", &path, Value::Null);
-    tour.call(
-        "POST",
-        &format!("{path}/actions/change_protection"),
-        json!({"delete": false}),
-    );
+    tour.call("POST", &format!("{path}/actions/change_protection"), json!({"delete": false}));
     assert_eq!(tour.call("DELETE", &path, Value::Null).status, 201);
     tour.get(&path);
     assert_eq!(
-        tour.call(
-            "DELETE",
-            &format!("/certificates/{certificate}"),
-            Value::Null
-        )
-        .status,
+        tour.call("DELETE", &format!("/certificates/{certificate}"), Value::Null).status,
         204
     );
 }

@@ -18,11 +18,7 @@ fn a_user_may_do_what_its_rules_say() {
         ",
     )
     .expect("rules as in a ClusterRole");
-    world.cluster.add_user(User {
-        name: "ccm".into(),
-        rules,
-        ..User::default()
-    });
+    world.cluster.add_user(User { name: "ccm".into(), rules, ..User::default() });
     world.cluster.add_token("ccm", "t");
     let lease = serde_yaml::from_str(
         "[{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}]",
@@ -46,19 +42,12 @@ fn a_user_may_do_what_its_rules_say() {
         ("GET", "/logs", 403),
     ];
     for (method, target, expected) in cases {
-        let body = if method == "PATCH" {
-            &label
-        } else {
-            &Value::Null
-        };
+        let body = if method == "PATCH" { &label } else { &Value::Null };
         let (status, answer) = world.send_as("t", method, target, body);
         assert_eq!(status, expected, "{method} {target}: {answer}");
     }
     world.cluster.remove_token("t");
-    assert_eq!(
-        world.send_as("t", "GET", "/api/v1/nodes", &Value::Null).0,
-        401
-    );
+    assert_eq!(world.send_as("t", "GET", "/api/v1/nodes", &Value::Null).0, 401);
 }
 
 #[test]
@@ -72,17 +61,9 @@ fn a_certificate_names_a_user() {
         ..User::default()
     });
     // An empty one was signed by somebody else, or its time is over.
-    let cases = [
-        (Some(certificate), 200),
-        (Some(vec![4]), 403),
-        (Some(vec![]), 401),
-        (None, 403),
-    ];
+    let cases = [(Some(certificate), 200), (Some(vec![4]), 403), (Some(vec![]), 401), (None, 403)];
     for (shown, expected) in cases {
-        let request = Request {
-            client_certificate: shown,
-            ..request("GET", "/api/v1/nodes")
-        };
+        let request = Request { client_certificate: shown, ..request("GET", "/api/v1/nodes") };
         assert_eq!(world.cluster.handle(&request).status, expected);
     }
 }

@@ -7,14 +7,8 @@ use crate::{names, world};
 #[test]
 fn a_watch_is_refused() {
     let (status, answer) = world().get("/api/v1/nodes?watch=true");
-    assert_eq!(
-        (status, &answer["reason"]),
-        (405, &json!("MethodNotAllowed"))
-    );
-    assert_eq!(
-        answer["message"],
-        r#"watch is not supported on resources of kind "nodes""#
-    );
+    assert_eq!((status, &answer["reason"]), (405, &json!("MethodNotAllowed")));
+    assert_eq!(answer["message"], r#"watch is not supported on resources of kind "nodes""#);
 }
 
 #[test]
@@ -25,11 +19,7 @@ fn reads_of_version_0_are_content_with_a_frozen_cache() {
     world.node("late");
     let cases: [(&str, &[&str]); 2] = [("?resourceVersion=0", &["n0"]), ("", &["late", "n0"])];
     for (query, expected) in cases {
-        assert_eq!(
-            names(&world.get(&format!("/api/v1/nodes{query}")).1),
-            expected,
-            "{query}"
-        );
+        assert_eq!(names(&world.get(&format!("/api/v1/nodes{query}")).1), expected, "{query}");
     }
     assert_eq!(world.get("/api/v1/nodes/late?resourceVersion=0").0, 404);
     assert_eq!(world.get("/api/v1/nodes/late").0, 200);
@@ -49,10 +39,7 @@ fn pages_show_the_state_of_the_first() {
     let token = first["metadata"]["continue"].as_str().expect("there is more");
     let (_, second) = world.get(&format!("/api/v1/nodes?limit=9&continue={token}"));
     assert_eq!(names(&second), ["n2", "n3", "n4"]);
-    assert_eq!(
-        second["metadata"]["resourceVersion"],
-        first["metadata"]["resourceVersion"]
-    );
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
     assert_eq!(second["metadata"]["continue"], Value::Null);
 }
 
@@ -67,10 +54,7 @@ fn an_expired_token_comes_with_one_that_goes_on() {
     let (status, expired) = world.get(&format!("/api/v1/nodes?limit=2&continue={token}"));
     assert_eq!((status, &expired["reason"]), (410, &json!("Expired")));
     let token = expired["metadata"]["continue"].as_str().expect("a way on");
-    assert_eq!(
-        names(&world.get(&format!("/api/v1/nodes?limit=2&continue={token}")).1),
-        ["n3"]
-    );
+    assert_eq!(names(&world.get(&format!("/api/v1/nodes?limit=2&continue={token}")).1), ["n3"]);
 }
 
 #[test]
@@ -88,16 +72,12 @@ fn a_list_in_a_namespace_has_pages_too() {
     let mut token = String::new();
     // Four services, one a page.
     for _ in 0..4 {
-        let (_, page) = world.get(&format!(
-            "/api/v1/namespaces/default/services?limit=1&continue={token}"
-        ));
+        let (_, page) =
+            world.get(&format!("/api/v1/namespaces/default/services?limit=1&continue={token}"));
         seen.extend(names(&page).into_iter().map(String::from));
         token = page["metadata"]["continue"].as_str().unwrap_or_default().to_string();
     }
-    assert_eq!(
-        (seen.join(" ").as_str(), token.as_str()),
-        ("a b c kubernetes", "")
-    );
+    assert_eq!((seen.join(" ").as_str(), token.as_str()), ("a b c kubernetes", ""));
 }
 
 #[test]

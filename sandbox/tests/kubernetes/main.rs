@@ -40,17 +40,11 @@ impl World {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
         };
-        let headers = [
-            ("authorization", format!("Bearer {token}")),
-            ("content-type", content_type.into()),
-        ];
+        let headers =
+            [("authorization", format!("Bearer {token}")), ("content-type", content_type.into())];
         let mut request = request(method, target);
         request.headers = headers.map(|(name, value)| (name.into(), value)).into();
-        request.body = if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        };
+        request.body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         read(&self.cluster.handle(&request))
     }
 

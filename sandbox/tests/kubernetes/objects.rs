@@ -25,11 +25,7 @@ fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
     for (patch, suffix, expected) in patches {
         let (status, answer) = world.send("PATCH", &format!("/api/v1/nodes/n0{suffix}"), &patch);
         assert_eq!(status, 200, "{answer}");
-        assert_eq!(
-            version(),
-            (start + expected).to_string(),
-            "{patch} {suffix}"
-        );
+        assert_eq!(version(), (start + expected).to_string(), "{patch} {suffix}");
     }
 }
 
@@ -42,16 +38,7 @@ fn a_lease_can_be_put_before_it_is_there() {
     // The second needs the version of the first.
     assert_eq!(world.send("PUT", &format!("{leases}/x"), &lease).0, 422);
     assert_eq!(world.send("PUT", &format!("{leases}/y"), &lease).0, 400);
-    assert_eq!(
-        world
-            .send(
-                "PUT",
-                "/api/v1/nodes/x",
-                &json!({"metadata": {"name": "x"}})
-            )
-            .0,
-        404
-    );
+    assert_eq!(world.send("PUT", "/api/v1/nodes/x", &json!({"metadata": {"name": "x"}})).0, 404);
 }
 
 #[test]
@@ -78,15 +65,9 @@ fn a_namespace_goes_when_all_in_it_is_gone() {
         (403, &json!("NamespaceTerminating"))
     );
     let release = json!({"metadata": {"finalizers": null}});
-    assert_eq!(
-        world.send("PATCH", "/api/v1/namespaces/shop/services/web", &release).0,
-        200
-    );
+    assert_eq!(world.send("PATCH", "/api/v1/namespaces/shop/services/web", &release).0, 200);
     assert_eq!(world.get("/api/v1/namespaces/shop").0, 404);
-    assert_eq!(
-        world.send("DELETE", "/api/v1/namespaces/default", &Value::Null).0,
-        403
-    );
+    assert_eq!(world.send("DELETE", "/api/v1/namespaces/default", &Value::Null).0, 403);
 }
 
 #[test]
@@ -100,16 +81,9 @@ fn what_a_service_was_given_it_keeps() {
         world.send("PUT", "/api/v1/namespaces/default/services/web", &manifest);
     assert_eq!((status, &replaced["spec"]), (200, &created["spec"]));
     let to_cluster_ip = json!({"spec": {"type": "ClusterIP"}});
-    let (_, inside) = world.send(
-        "PATCH",
-        "/api/v1/namespaces/default/services/web",
-        &to_cluster_ip,
-    );
-    for field in [
-        "healthCheckNodePort",
-        "externalTrafficPolicy",
-        "allocateLoadBalancerNodePorts",
-    ] {
+    let (_, inside) =
+        world.send("PATCH", "/api/v1/namespaces/default/services/web", &to_cluster_ip);
+    for field in ["healthCheckNodePort", "externalTrafficPolicy", "allocateLoadBalancerNodePorts"] {
         assert_eq!(inside["spec"][field], Value::Null, "{field}");
     }
     assert_eq!(inside["spec"]["clusterIP"], created["spec"]["clusterIP"]);
@@ -142,14 +116,8 @@ fn services_that_no_cluster_would_take() {
     let port = json!({"port": 80});
     let cases = [
         (json!({"ports": [{"port": 0}]}), "spec.ports[0].port"),
-        (
-            json!({"ports": [{"port": 80, "protocol": "ICMP"}]}),
-            "spec.ports[0].protocol",
-        ),
-        (
-            json!({"ports": [{"port": 80, "nodePort": 30001}]}),
-            "spec.ports[0].nodePort",
-        ),
+        (json!({"ports": [{"port": 80, "protocol": "ICMP"}]}), "spec.ports[0].protocol"),
+        (json!({"ports": [{"port": 80, "nodePort": 30001}]}), "spec.ports[0].nodePort"),
         (
             json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
             "spec.ports[0].nodePort",
@@ -159,14 +127,8 @@ fn services_that_no_cluster_would_take() {
             json!({"type": "LoadBalancer", "clusterIP": "None", "ports": [port]}),
             "spec.clusterIPs[0]",
         ),
-        (
-            json!({"loadBalancerClass": "a/b", "ports": [port]}),
-            "spec.loadBalancerClass",
-        ),
-        (
-            json!({"externalTrafficPolicy": "Local", "ports": [port]}),
-            "spec.externalTrafficPolicy",
-        ),
+        (json!({"loadBalancerClass": "a/b", "ports": [port]}), "spec.loadBalancerClass"),
+        (json!({"externalTrafficPolicy": "Local", "ports": [port]}), "spec.externalTrafficPolicy"),
         (
             json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["x"], "ports": [port]}),
             "spec.loadBalancerSourceRanges[0]",
@@ -187,30 +149,10 @@ fn services_that_no_cluster_would_take() {
 fn what_the_body_says_must_fit_the_path() {
     let world = world();
     let cases = [
-        (
-            "POST",
-            "/api/v1/nodes",
-            json!({"spec": {"nothing": 1}, "metadata": {"name": "a"}}),
-            400,
-        ),
-        (
-            "POST",
-            "/api/v1/nodes",
-            json!({"metadata": {"name": "a", "labels": {"a": 1}}}),
-            400,
-        ),
-        (
-            "POST",
-            "/api/v1/nodes",
-            json!({"apiVersion": "apps/v1", "metadata": {"name": "a"}}),
-            400,
-        ),
-        (
-            "POST",
-            "/api/v1/nodes",
-            json!({"metadata": {"name": "a", "resourceVersion": "1"}}),
-            500,
-        ),
+        ("POST", "/api/v1/nodes", json!({"spec": {"nothing": 1}, "metadata": {"name": "a"}}), 400),
+        ("POST", "/api/v1/nodes", json!({"metadata": {"name": "a", "labels": {"a": 1}}}), 400),
+        ("POST", "/api/v1/nodes", json!({"apiVersion": "apps/v1", "metadata": {"name": "a"}}), 400),
+        ("POST", "/api/v1/nodes", json!({"metadata": {"name": "a", "resourceVersion": "1"}}), 500),
         (
             "POST",
             "/api/v1/namespaces/default/events",
@@ -223,12 +165,7 @@ fn what_the_body_says_must_fit_the_path() {
         ("GET", "/api/v1/namespaces/default/nodes", Value::Null, 404),
         ("GET", "/api/v1/nodes/a/nonsense", Value::Null, 404),
         ("GET", "/api/v1/pods", Value::Null, 200),
-        (
-            "GET",
-            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-            Value::Null,
-            200,
-        ),
+        ("GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", Value::Null, 200),
     ];
     for (method, path, body, expected) in cases {
         let (status, answer) = world.send(method, &format!("{path}?fieldValidation=Strict"), &body);

@@ -21,11 +21,7 @@ fn post(world: &World, name: &str, more: Value) -> (u16, Value) {
 }
 
 fn patch(world: &World, name: &str, spec: Value) -> (u16, Value) {
-    world.send(
-        "PATCH",
-        &format!("{SERVICES}/{name}"),
-        &json!({"spec": spec}),
-    )
+    world.send("PATCH", &format!("{SERVICES}/{name}"), &json!({"spec": spec}))
 }
 
 #[test]
@@ -51,11 +47,7 @@ fn every_node_port_is_given_once_and_from_the_range() {
         let ip = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
         assert!(ip.starts_with("10.96."), "{ip}");
     }
-    let (_, made) = post(
-        &world,
-        "none",
-        json!({"allocateLoadBalancerNodePorts": false}),
-    );
+    let (_, made) = post(&world, "none", json!({"allocateLoadBalancerNodePorts": false}));
     assert_eq!(made["spec"]["ports"][0].get("nodePort"), None);
     assert_eq!(made["spec"]["allocateLoadBalancerNodePorts"], false);
 }
@@ -75,34 +67,19 @@ fn what_cannot_be_had_or_is_not_valid() {
         (local(30600), "spec.healthCheckNodePort"),
         (local(80), "spec.healthCheckNodePort"),
         (own_twice, "spec.healthCheckNodePort"),
-        (
-            json!({"healthCheckNodePort": 30800}),
-            "spec.healthCheckNodePort",
-        ),
+        (json!({"healthCheckNodePort": 30800}), "spec.healthCheckNodePort"),
         (node_port(30500), "spec.ports[0].nodePort"),
         (node_port(30600), "spec.ports[0].nodePort"),
         (node_port(29999), "spec.ports[0].nodePort"),
         (node_port(32768), "spec.ports[0].nodePort"),
-        (
-            json!({"ports": [{"port": 65536, "targetPort": 80}]}),
-            "spec.ports[0].port",
-        ),
+        (json!({"ports": [{"port": 65536, "targetPort": 80}]}), "spec.ports[0].port"),
         (json!({"clusterIP": "10.96.0.1"}), "spec.clusterIPs"),
         (json!({"clusterIP": "10.97.0.1"}), "spec.clusterIPs"),
         (json!({"clusterIP": "nonsense"}), "spec.clusterIPs[0]"),
         (json!({"externalIPs": ["nonsense"]}), "spec.externalIPs[0]"),
-        (
-            json!({"loadBalancerClass": "a b"}),
-            "spec.loadBalancerClass",
-        ),
-        (
-            json!({"loadBalancerSourceRanges": ["10.0.0.1"]}),
-            "spec.loadBalancerSourceRanges[0]",
-        ),
-        (
-            json!({"externalTrafficPolicy": "Some"}),
-            "spec.externalTrafficPolicy",
-        ),
+        (json!({"loadBalancerClass": "a b"}), "spec.loadBalancerClass"),
+        (json!({"loadBalancerSourceRanges": ["10.0.0.1"]}), "spec.loadBalancerSourceRanges[0]"),
+        (json!({"externalTrafficPolicy": "Some"}), "spec.externalTrafficPolicy"),
         (
             json!({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 1}}}),
             "spec.sessionAffinityConfig",
@@ -117,11 +94,7 @@ fn what_cannot_be_had_or_is_not_valid() {
         let (status, answer) = post(&world, "new", more.clone());
         let causes = answer["details"]["causes"].as_array().cloned().unwrap_or_default();
         let fields: Vec<&Value> = causes.iter().map(|cause| &cause["field"]).collect();
-        assert_eq!(
-            (status, fields),
-            (422, vec![&json!(field)]),
-            "{more}: {answer}"
-        );
+        assert_eq!((status, fields), (422, vec![&json!(field)]), "{more}: {answer}");
     }
 }
 
@@ -136,10 +109,7 @@ fn what_was_set_stays() {
         (json!({"healthCheckNodePort": 30999}), 422),
         (json!({"loadBalancerClass": "example.com/b"}), 422),
         (json!({"loadBalancerClass": null}), 422),
-        (
-            json!({"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"]}),
-            422,
-        ),
+        (json!({"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"]}), 422),
         (json!({"externalTrafficPolicy": "Cluster"}), 200),
         (json!({"externalTrafficPolicy": "Local"}), 200),
         (json!({"type": "ClusterIP"}), 200),
@@ -147,25 +117,14 @@ fn what_was_set_stays() {
     for (spec, expected) in cases {
         let (status, answer) = patch(&world, "web", spec.clone());
         assert_eq!(status, expected, "{spec}: {answer}");
-        assert_eq!(
-            world.get(&format!("{SERVICES}/web")).1["metadata"]["uid"],
-            uid
-        );
+        assert_eq!(world.get(&format!("{SERVICES}/web")).1["metadata"]["uid"], uid);
     }
     let (_, shown) = world.get(&format!("{SERVICES}/web"));
     assert_eq!(shown["spec"]["clusterIP"], made["spec"]["clusterIP"]);
     assert_eq!(shown["spec"].get("healthCheckNodePort"), None);
     // What it has given back can be had again.
     let port = made["spec"]["ports"][0]["nodePort"].clone();
-    assert_eq!(
-        post(
-            &world,
-            "next",
-            json!({"ports": [{"port": 80, "nodePort": port}]})
-        )
-        .0,
-        201
-    );
+    assert_eq!(post(&world, "next", json!({"ports": [{"port": 80, "nodePort": port}]})).0, 201);
 }
 
 #[test]
@@ -178,10 +137,7 @@ fn services_are_selected_by_type_and_name() {
         ("spec.type!=LoadBalancer", vec!["inside", "kubernetes"]),
         ("metadata.name=inside", vec!["inside"]),
         ("spec.type=LoadBalancer,metadata.name=inside", vec![]),
-        (
-            "metadata.namespace=default,spec.type=LoadBalancer",
-            vec!["balanced"],
-        ),
+        ("metadata.namespace=default,spec.type=LoadBalancer", vec!["balanced"]),
     ];
     for (selector, expected) in cases {
         for path in ["/api/v1/services", SERVICES] {

@@ -30,20 +30,13 @@ fn what_a_test_put_there_is_read_and_not_written() {
         let path = format!("/apis/apps/v1/namespaces/kube-system/{resource}/ccm");
         let (status, shown) = world.get(&path);
         assert_eq!((status, &shown), (200, &made));
-        assert_eq!(
-            (&shown["kind"], &shown["apiVersion"]),
-            (&json!(kind), &json!("apps/v1"))
-        );
+        assert_eq!((&shown["kind"], &shown["apiVersion"]), (&json!(kind), &json!("apps/v1")));
         assert_eq!(shown["spec"], workload("ccm")["spec"]);
         let (_, list) = world.get(&format!("/apis/apps/v1/{resource}?labelSelector=app=ccm"));
         assert_eq!(list["kind"], format!("{kind}List"));
         assert_eq!(names(&list), ["ccm"]);
         for method in ["PUT", "PATCH", "DELETE"] {
-            assert_eq!(
-                world.send(method, &path, &workload("ccm")).0,
-                405,
-                "{method}"
-            );
+            assert_eq!(world.send(method, &path, &workload("ccm")).0, 405, "{method}");
         }
     }
     assert_eq!(world.send("POST", DEPLOYMENTS, &workload("other")).0, 405);
@@ -66,10 +59,8 @@ fn they_are_in_discovery_and_in_tables() {
     let table = |path: &str| {
         let mut request = request("GET", path);
         let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        request.headers = vec![
-            ("authorization".into(), "Bearer admin".into()),
-            ("accept".into(), accept.into()),
-        ];
+        request.headers =
+            vec![("authorization".into(), "Bearer admin".into()), ("accept".into(), accept.into())];
         read(&world.cluster.handle(&request)).1
     };
     let shown = table(DEPLOYMENTS);

@@ -58,11 +58,7 @@ impl Names {
                 map.iter().map(|(name, value)| (name.clone(), self.renamed(value, name))).collect()
             }
             Value::Array(items) => {
-                let field = if field == "clusterIPs" {
-                    "clusterIP"
-                } else {
-                    ""
-                };
+                let field = if field == "clusterIPs" { "clusterIP" } else { "" };
                 items.iter().map(|item| self.renamed(item, field)).collect()
             }
             Value::String(text) => self.in_text(text).into(),
@@ -102,10 +98,7 @@ pub fn differences(
 ) -> Vec<String> {
     let mut found = Vec::new();
     if recorded["status"] != answer.status {
-        found.push(format!(
-            "status: {} recorded, {} answered",
-            recorded["status"], answer.status
-        ));
+        found.push(format!("status: {} recorded, {} answered", recorded["status"], answer.status));
     }
     for (name, value) in recorded["headers"].as_object().into_iter().flatten() {
         let ours = answer
@@ -114,20 +107,14 @@ pub fn differences(
             .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| value);
         if ours.map(String::as_str) != value.as_str() {
-            found.push(format!(
-                "header {name}: {value} recorded, {ours:?} answered"
-            ));
+            found.push(format!("header {name}: {value} recorded, {ours:?} answered"));
         }
     }
     let text = String::from_utf8_lossy(&answer.body);
     let ours = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
     let ours = normalised(case, ours);
     let theirs = normalised(case, recorded["body"].clone());
-    let (theirs, ours) = if case.discovery {
-        served(theirs, ours)
-    } else {
-        (theirs, ours)
-    };
+    let (theirs, ours) = if case.discovery { served(theirs, ours) } else { (theirs, ours) };
     learn(&theirs, &ours, "", names);
     tree("", &names.renamed(&theirs, ""), &ours, &mut found);
     found
@@ -149,11 +136,7 @@ fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
             }
         }
         (Value::Array(theirs), Value::Array(ours)) => {
-            let field = if field == "clusterIPs" {
-                "clusterIP"
-            } else {
-                ""
-            };
+            let field = if field == "clusterIPs" { "clusterIP" } else { "" };
             theirs.iter().zip(ours).for_each(|(theirs, ours)| learn(theirs, ours, field, names));
         }
         (theirs, ours)
@@ -272,12 +255,7 @@ fn tree(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
             for name in left.keys().chain(extra) {
                 let absent = json!("(absent)");
                 let theirs = left.get(name).unwrap_or(&absent);
-                tree(
-                    &format!("{path}/{name}"),
-                    theirs,
-                    right.get(name).unwrap_or(&absent),
-                    found,
-                );
+                tree(&format!("{path}/{name}"), theirs, right.get(name).unwrap_or(&absent), found);
             }
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {

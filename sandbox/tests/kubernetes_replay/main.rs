@@ -57,11 +57,9 @@ fn answers_are_those_of_a_real_server() {
                 replayed += 1;
                 eprintln!("replayed {}", case.name);
             }
-            (_, false) => failures.push(format!(
-                "{}:\n    {}",
-                case.name,
-                differences.join("\n    ")
-            )),
+            (_, false) => {
+                failures.push(format!("{}:\n    {}", case.name, differences.join("\n    ")))
+            }
         }
     }
     failures.extend(
@@ -70,12 +68,7 @@ fn answers_are_those_of_a_real_server() {
             .map(|name| format!("{name}: not listed in the order")),
     );
     eprintln!("replayed {replayed} of {} cases", ORDER.len());
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
 fn data_folder() -> Option<PathBuf> {
@@ -111,10 +104,8 @@ fn load(folder: &Path, name: &str) -> Option<Value> {
 /// All recordings, as `FOLDER/CASE`.
 fn recordings(folder: &Path) -> BTreeSet<String> {
     let entries = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder).map_or_else(
-            |_| Vec::new(),
-            |found| found.flatten().map(|one| one.path()).collect(),
-        )
+        std::fs::read_dir(folder)
+            .map_or_else(|_| Vec::new(), |found| found.flatten().map(|one| one.path()).collect())
     };
     let files =
         entries(folder).into_iter().filter(|path| path.is_dir()).flat_map(|path| entries(&path));

@@ -238,11 +238,7 @@ fn two_more_nodes(cluster: &Cluster) {
         "effect": "NoSchedule"});
     for name in ["worker-2", "worker-3"] {
         let metadata = json!({"name": name, "labels": {"pool": "b"}});
-        cluster.create(
-            "nodes",
-            None,
-            json!({"metadata": metadata, "spec": {"taints": [taint]}}),
-        );
+        cluster.create("nodes", None, json!({"metadata": metadata, "spec": {"taints": [taint]}}));
     }
 }
 

@@ -24,11 +24,7 @@ impl Room {
     pub fn new(builder: Builder) -> Room {
         let nanoseconds = Arc::new(AtomicU64::new(0));
         let simulated = simulate(nanoseconds.clone());
-        Room {
-            sandbox: builder.in_memory().start(),
-            nanoseconds,
-            _simulated: simulated,
-        }
+        Room { sandbox: builder.in_memory().start(), nanoseconds, _simulated: simulated }
     }
 
     pub fn pass(&self, duration: Duration) {

@@ -20,10 +20,7 @@ fn a_sandbox() {
         Room::new(Sandbox::builder().nodes(3).network("10.0.0.0/8"));
         begun.elapsed()
     });
-    println!(
-        "{:>8.1} µs  a sandbox with 3 nodes",
-        median(spent.collect())
-    );
+    println!("{:>8.1} µs  a sandbox with 3 nodes", median(spent.collect()));
 }
 
 #[test]
@@ -31,10 +28,8 @@ fn a_sandbox() {
 fn a_call() {
     let builder = Sandbox::builder().nodes(5).services(5);
     let room = Room::new(builder.network("10.0.0.0/8"));
-    let (project, ccm) = (
-        room.sandbox.projects().token.clone(),
-        room.sandbox.account("ccm").unwrap().token,
-    );
+    let (project, ccm) =
+        (room.sandbox.projects().token.clone(), room.sandbox.account("ccm").unwrap().token);
     room.sandbox.cloud().set_rate_limit(room.sandbox.project(), 3_600_000, 3_600_000);
     let servers = room.sandbox.cloud().servers(room.sandbox.project());
     let targets: Vec<_> = servers[..4]
@@ -60,10 +55,7 @@ fn a_call() {
     let table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n";
     let merge = "Content-Type: application/strategic-merge-patch+json\r\n";
     let hetzner = |method: &str, path: &str, body: &str| {
-        (
-            Half::Hetzner,
-            request(method, &format!("/v1{path}"), &project, "", body),
-        )
+        (Half::Hetzner, request(method, &format!("/v1{path}"), &project, "", body))
     };
     let kubernetes = |method: &str, path: &str, headers: &str, body: &str| {
         (Half::Kubernetes, request(method, path, &ccm, headers, body))
@@ -75,57 +67,25 @@ fn a_call() {
         if command == "add_target" {
             body["use_private_ip"] = true.into();
         }
-        hetzner(
-            "POST",
-            &balancer(&format!("/actions/{command}")),
-            &body.to_string(),
-        )
+        hetzner("POST", &balancer(&format!("/actions/{command}")), &body.to_string())
     };
     let metadata = "/api/v1/nodes?includeObject=Metadata";
     let patch = |number: u32| {
         let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": format!("r{number}")});
         let body = json!({"status": {"conditions": [condition]}});
-        kubernetes(
-            "PATCH",
-            "/api/v1/nodes/worker-1/status",
-            merge,
-            &body.to_string(),
-        )
+        kubernetes("PATCH", "/api/v1/nodes/worker-1/status", merge, &body.to_string())
     };
-    let labels = |number: u32| {
-        hetzner(
-            "PUT",
-            &balancer(""),
-            &format!(r#"{{"labels":{{"a":"{number}"}}}}"#),
-        )
-    };
+    let labels =
+        |number: u32| hetzner("PUT", &balancer(""), &format!(r#"{{"labels":{{"a":"{number}"}}}}"#));
     type Kind<'a> = (&'a str, Box<dyn Fn(u32) -> (Half, Vec<u8>) + 'a>);
     let kinds: [Kind; 10] = [
-        (
-            "list nodes",
-            Box::new(|_| kubernetes("GET", "/api/v1/nodes?limit=500", "", "")),
-        ),
-        (
-            "list services",
-            Box::new(|_| kubernetes("GET", "/api/v1/services?limit=500", "", "")),
-        ),
-        (
-            "table of metadata",
-            Box::new(|_| kubernetes("GET", metadata, table, "")),
-        ),
+        ("list nodes", Box::new(|_| kubernetes("GET", "/api/v1/nodes?limit=500", "", ""))),
+        ("list services", Box::new(|_| kubernetes("GET", "/api/v1/services?limit=500", "", ""))),
+        ("table of metadata", Box::new(|_| kubernetes("GET", metadata, table, ""))),
         ("patch status", Box::new(patch)),
-        (
-            "list servers",
-            Box::new(|_| hetzner("GET", "/servers?per_page=50", "")),
-        ),
-        (
-            "list load balancers",
-            Box::new(|_| hetzner("GET", "/load_balancers?per_page=50", "")),
-        ),
-        (
-            "get a load balancer",
-            Box::new(|_| hetzner("GET", &balancer(""), "")),
-        ),
+        ("list servers", Box::new(|_| hetzner("GET", "/servers?per_page=50", ""))),
+        ("list load balancers", Box::new(|_| hetzner("GET", "/load_balancers?per_page=50", ""))),
+        ("get a load balancer", Box::new(|_| hetzner("GET", &balancer(""), ""))),
         ("add a target", Box::new(|_| target("add_target"))),
         ("remove a target", Box::new(|_| target("remove_target"))),
         ("put labels", Box::new(labels)),

@@ -51,24 +51,12 @@ fn calls_are_answered_alike() {
     let cases = [
         (Half::Hetzner, "GET", "/v1/servers?per_page=1", project, ""),
         (Half::Hetzner, "HEAD", "/v1/servers", project, ""),
-        (
-            Half::Hetzner,
-            "GET",
-            "http://a.example/v1/locations",
-            project,
-            "",
-        ),
+        (Half::Hetzner, "GET", "http://a.example/v1/locations", project, ""),
         (Half::Hetzner, "GET", "/v1/servers", "wrong", ""),
         (Half::Hetzner, "get", "/v1/servers", project, ""),
         (Half::Hetzner, "GET", "/%zz", project, ""),
         (Half::Kubernetes, "GET", "/api/v1/nodes", ccm.as_str(), ""),
-        (
-            Half::Kubernetes,
-            "GET",
-            "/api/v1/services?limit=1",
-            ccm.as_str(),
-            table,
-        ),
+        (Half::Kubernetes, "GET", "/api/v1/services?limit=1", ccm.as_str(), table),
         (Half::Kubernetes, "GET", "/api/v1/secrets", ccm.as_str(), ""),
     ];
     for (half, method, target, token, headers) in cases {
@@ -80,11 +68,7 @@ fn calls_are_answered_alike() {
         let request = request(method, target, token, &format!("{headers}{close}"), "");
         let read = by_socket(server.address(), &request).unwrap();
         let exchanged = server::exchange(&memory, &request, &|_| {});
-        assert_eq!(
-            steady(&exchanged.answer),
-            steady(&read),
-            "{method} {target}"
-        );
+        assert_eq!(steady(&exchanged.answer), steady(&read), "{method} {target}");
         assert_eq!(exchanged.ending, Ending::Close);
     }
 }
@@ -92,10 +76,7 @@ fn calls_are_answered_alike() {
 #[test]
 fn faults_and_deliveries_are_alike() {
     const WAIT: Duration = Duration::from_millis(1);
-    let drip = Delivery::Drip {
-        bytes: 50,
-        pause: WAIT,
-    };
+    let drip = Delivery::Drip { bytes: 50, pause: WAIT };
     let effects = [
         Effect::Deliver(Delivery::Whole),
         Effect::chunked(),
@@ -160,10 +141,7 @@ fn bodies_come_whole_or_not_at_all() {
     assert_eq!(answered(body), ("422".into(), Ending::KeepAlive));
     assert_eq!(answered(chunked), ("422".into(), Ending::KeepAlive));
     assert_eq!(answered(&body[..30]), (String::new(), Ending::Close));
-    assert_eq!(
-        answered("Expect: tea\r\n\r\n"),
-        ("417".into(), Ending::Close)
-    );
+    assert_eq!(answered("Expect: tea\r\n\r\n"), ("417".into(), Ending::Close));
 }
 
 #[test]

@@ -13,10 +13,8 @@ fn life() -> Vec<Vec<u8>> {
     let builder = Sandbox::builder().nodes(3).services(2).robot(1);
     let room = Room::new(builder.network("10.0.0.0/8"));
     let sandbox = &room.sandbox;
-    let (project, admin) = (
-        sandbox.projects().token.clone(),
-        sandbox.account("admin").unwrap().token,
-    );
+    let (project, admin) =
+        (sandbox.projects().token.clone(), sandbox.account("admin").unwrap().token);
     let server = sandbox.cloud().servers(sandbox.project())[0]["id"].clone();
     let mut answers = vec![project.clone().into_bytes(), admin.clone().into_bytes()];
     let mut call = |half: Half, method: &str, path: &str, headers: &str, body: &str| {
@@ -50,13 +48,8 @@ fn life() -> Vec<Vec<u8>> {
     }
     let labels = r#"{"metadata":{"labels":{"x":"y"}}}"#;
     call(kubernetes, "PATCH", "/api/v1/nodes/worker-1", merge, labels);
-    for path in [
-        "/v1/servers",
-        "/v1/networks",
-        "/v1/primary_ips",
-        "/v1/load_balancers",
-        &balancer,
-    ] {
+    for path in ["/v1/servers", "/v1/networks", "/v1/primary_ips", "/v1/load_balancers", &balancer]
+    {
         call(hetzner, "GET", path, "", "");
     }
     for path in ["/api/v1/nodes", "/api/v1/services", events] {
@@ -70,13 +63,7 @@ fn life() -> Vec<Vec<u8>> {
     let uploaded = json!({"name": "own", "certificate": second.certificate_pem, "private_key": second.key_pem});
     let managed = json!({"name": "managed", "type": "managed", "domain_names": ["a.example"]});
     for certificate in [uploaded, managed] {
-        call(
-            hetzner,
-            "POST",
-            "/v1/certificates",
-            "",
-            &certificate.to_string(),
-        );
+        call(hetzner, "POST", "/v1/certificates", "", &certificate.to_string());
     }
     room.pass(Duration::from_secs(400));
     let issued = call(hetzner, "GET", "/v1/certificates", "", "");
@@ -91,10 +78,7 @@ fn life() -> Vec<Vec<u8>> {
 fn the_same_calls_get_the_same_bytes() {
     let (first, second) = (life(), life());
     for (first, second) in first.iter().zip(&second) {
-        assert_eq!(
-            String::from_utf8_lossy(first),
-            String::from_utf8_lossy(second)
-        );
+        assert_eq!(String::from_utf8_lossy(first), String::from_utf8_lossy(second));
     }
     assert_eq!(first.len(), second.len());
 }

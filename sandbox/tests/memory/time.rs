@@ -24,9 +24,7 @@ fn load_balancer(room: &Room) -> String {
 #[test]
 fn an_action_ends_exactly_when_its_time_has_passed() {
     let room = Room::new(Sandbox::builder());
-    room.sandbox
-        .cloud()
-        .set_action_duration("create_load_balancer", Some(Duration::from_secs(2)));
+    room.sandbox.cloud().set_action_duration("create_load_balancer", Some(Duration::from_secs(2)));
     load_balancer(&room);
     let action = || {
         let (_, listed) = room.hetzner("GET", "/load_balancers/actions", "");

@@ -65,10 +65,7 @@ fn what_was_changed_is_shown() {
     ];
     let old = get(&sandbox, &format!("/server/{number}"));
     assert_eq!(code(&old), (404, "SERVER_NOT_FOUND"));
-    for seen in [
-        get(&sandbox, "/server/7").1,
-        get(&sandbox, "/server").1[0].clone(),
-    ] {
+    for seen in [get(&sandbox, "/server/7").1, get(&sandbox, "/server").1[0].clone()] {
         for (pointer, value) in &expected {
             let shown = seen["server"].pointer(pointer);
             assert_eq!(shown, Some(value), "{pointer} of {seen}");
@@ -116,17 +113,9 @@ fn a_list_without_servers_is_not_found() {
     sandbox.robot().remove(number);
     let cases = [
         ("/server", "SERVER_NOT_FOUND", "No server found"),
-        (
-            "/server/2000001",
-            "SERVER_NOT_FOUND",
-            "Server with id 2000001 not found",
-        ),
+        ("/server/2000001", "SERVER_NOT_FOUND", "Server with id 2000001 not found"),
         ("/reset", "NOT_FOUND", "No servers with reset option found"),
-        (
-            "/reset/2000001",
-            "SERVER_NOT_FOUND",
-            "Server with id 2000001 not found",
-        ),
+        ("/reset/2000001", "SERVER_NOT_FOUND", "Server with id 2000001 not found"),
     ];
     for (path, code, message) in cases {
         let error = json!({"error": {"status": 404, "code": code, "message": message}});

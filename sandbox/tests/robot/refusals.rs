@@ -63,11 +63,7 @@ fn three_failed_logins_block_even_the_right_password() {
     robot.set_blocked_answer(Response::json(401, &unauthorized));
     assert_eq!(get(&sandbox, "/server"), (401, unauthorized.clone()));
     let (good, failed, blocked) = (1, 3, 2);
-    let expected = Logins {
-        good,
-        failed,
-        blocked,
-    };
+    let expected = Logins { good, failed, blocked };
     assert_eq!(robot.logins(), expected);
 
     robot.end_block();
@@ -185,10 +181,7 @@ fn the_limits_are_those_of_the_documentation_and_come_back_after_their_interval(
 fn faults_of_robot_are_its_own() {
     let sandbox = servers(1).start();
     let page = Value::Null;
-    let empty = Response {
-        status: 503,
-        ..Response::default()
-    };
+    let empty = Response { status: 503, ..Response::default() };
     let internal =
         json!({"error": {"status": 500, "code": "INTERNAL_ERROR", "message": "internal"}});
     let limited = json!({"error": {"status": 403, "code": "RATE_LIMIT_EXCEEDED",
@@ -198,10 +191,7 @@ fn faults_of_robot_are_its_own() {
         (Effect::Instead(empty), (503, page.clone())),
         (Effect::robot_forbidden(), (403, page.clone())),
         (Effect::robot_rate_limit(200, 3600), (403, limited)),
-        (
-            Effect::robot_error(500, "INTERNAL_ERROR", "internal"),
-            (500, internal),
-        ),
+        (Effect::robot_error(500, "INTERNAL_ERROR", "internal"), (500, internal)),
         (Effect::Malformed, (200, page)),
     ];
     for (effect, expected) in cases {
@@ -212,10 +202,7 @@ fn faults_of_robot_are_its_own() {
     }
     let calls = sandbox.calls().calls();
     assert!(calls.iter().all(|call| call.half == Half::Robot));
-    assert_eq!(
-        calls[0].to_string().split(" →").next(),
-        Some("robot basic GET /server")
-    );
+    assert_eq!(calls[0].to_string().split(" →").next(), Some("robot basic GET /server"));
     assert_eq!(sandbox.robot().logins().good, 1, "the malformed one alone");
 }
 
@@ -231,13 +218,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
     }
     let calls = sandbox.calls().calls();
     let seen: HashSet<_> = calls.iter().map(|call| call.fault.clone().unwrap()).collect();
-    for fault in [
-        "500 instead",
-        "503 instead",
-        "403 instead",
-        "reset",
-        "malformed",
-    ] {
+    for fault in ["500 instead", "503 instead", "403 instead", "reset", "malformed"] {
         assert!(seen.contains(fault), "{fault} of {seen:?}");
     }
     assert!(calls.iter().all(|call| call.status != Some(429)));

@@ -29,12 +29,7 @@ fn the_environment_names_robot_where_it_is_served() {
         let env = sandbox.env().into_iter();
         env.filter(|(name, _)| name.starts_with("ROBOT_")).map(|(name, _)| name).collect::<Vec<_>>()
     };
-    let all = [
-        "ROBOT_ENABLED",
-        "ROBOT_USER",
-        "ROBOT_PASSWORD",
-        "ROBOT_ENDPOINT",
-    ];
+    let all = ["ROBOT_ENABLED", "ROBOT_USER", "ROBOT_PASSWORD", "ROBOT_ENDPOINT"];
     let cases = [
         (0, None, false),
         (1, None, true),
@@ -53,10 +48,7 @@ fn the_environment_names_robot_where_it_is_served() {
     let login = sandbox.robot().login();
     let env: std::collections::HashMap<_, _> = sandbox.env().into_iter().collect();
     assert_eq!(env["ROBOT_ENABLED"], "true");
-    assert_eq!(
-        (&env["ROBOT_USER"], &env["ROBOT_PASSWORD"]),
-        (&login.0, &login.1)
-    );
+    assert_eq!((&env["ROBOT_USER"], &env["ROBOT_PASSWORD"]), (&login.0, &login.1));
     assert_eq!(env["ROBOT_ENDPOINT"], sandbox.robot_url());
 }
 
@@ -175,10 +167,7 @@ fn targets_are_addresses_of_the_account_s_servers() {
     let foreign = robot.create("foreign");
     robot.edit(foreign, |server| server.account = 1);
     robot.edit(2_000_002, |server| server.ips.push("198.51.100.200".into()));
-    let add = format!(
-        "/v1/load_balancers/{}/actions/add_target",
-        balancer(&sandbox)
-    );
+    let add = format!("/v1/load_balancers/{}/actions/add_target", balancer(&sandbox));
     let worker = sandbox.cloud().servers(sandbox.project())[0].clone();
     let text = |pointer: &str| worker.pointer(pointer).unwrap().as_str().unwrap().to_owned();
     let (public, private) = (text("/public_net/ipv4/ip"), text("/private_net/0/ip"));
@@ -238,11 +227,7 @@ fn a_target_is_as_healthy_as_its_server() {
     let wait_for = |expected: [&str; 2]| {
         let begun = std::time::Instant::now();
         while health() != expected {
-            assert!(
-                begun.elapsed() < raw::PATIENCE,
-                "{:?}, not {expected:?}",
-                health()
-            );
+            assert!(begun.elapsed() < raw::PATIENCE, "{:?}, not {expected:?}", health());
             std::thread::yield_now();
         }
     };

@@ -36,12 +36,7 @@ fn world() -> World {
     let counter = Arc::new(Counter::default());
     let config = Config::new(Half::Hetzner, counter.clone());
     let (faults, calls) = (config.faults.clone(), config.calls.clone());
-    World {
-        counter,
-        faults,
-        calls,
-        server: Server::start(config).unwrap(),
-    }
+    World { counter, faults, calls, server: Server::start(config).unwrap() }
 }
 
 const WHOLE: &str = r#"{"items":["a","b","c"]}"#;
@@ -57,39 +52,21 @@ fn each_effect_is_seen_by_the_client_and_runs_the_handler_or_not() {
     let cases: [(Effect, Seen, usize, Option<u16>); 13] = [
         (Effect::Slow(short), Ok((200, WHOLE)), 1, Some(200)),
         (Effect::SlowAnswer(short), Ok((200, WHOLE)), 1, Some(200)),
+        (Effect::hetzner_error(503, "maintenance", "m"), Ok((503, unavailable)), 0, Some(503)),
         (
-            Effect::hetzner_error(503, "maintenance", "m"),
-            Ok((503, unavailable)),
-            0,
-            Some(503),
-        ),
-        (
-            Effect::AfterAll(Response {
-                status: 504,
-                ..Response::default()
-            }),
+            Effect::AfterAll(Response { status: 504, ..Response::default() }),
             Ok((504, "")),
             1,
             Some(504),
         ),
-        (
-            Effect::other_json(),
-            Ok((200, r#"{"data":[1,2,3],"status":"ok"}"#)),
-            1,
-            Some(200),
-        ),
+        (Effect::other_json(), Ok((200, r#"{"data":[1,2,3],"status":"ok"}"#)), 1, Some(200)),
         (Effect::Malformed, Ok((200, r#"{"items":[""#)), 1, Some(200)),
         (Effect::Reset, Err(ErrorKind::ConnectionReset), 0, None),
         (Effect::AnswerLost, lost, 1, None),
         (Effect::cut_off(), lost, 1, Some(200)),
         (Effect::cut_off_chunked(), lost, 1, Some(200)),
         (Effect::chunked(), Ok((200, WHOLE)), 1, Some(200)),
-        (
-            Effect::drip(1, Duration::ZERO),
-            Ok((200, WHOLE)),
-            1,
-            Some(200),
-        ),
+        (Effect::drip(1, Duration::ZERO), Ok((200, WHOLE)), 1, Some(200)),
         (Effect::before(|_| ()), Ok((200, WHOLE)), 1, Some(200)),
     ];
     for (effect, expected, runs, logged) in cases {
@@ -99,11 +76,7 @@ fn each_effect_is_seen_by_the_client_and_runs_the_handler_or_not() {
         let answer = get(world.server.address(), "/").map(|answer| (answer.status, answer.text()));
         let expected = expected.map(|(status, body)| (status, body.to_owned()));
         assert_eq!(answer.map_err(|error| error.kind()), expected, "{name}");
-        assert_eq!(
-            world.counter.ran.load(Ordering::SeqCst),
-            runs,
-            "{name}: runs of the handler"
-        );
+        assert_eq!(world.counter.ran.load(Ordering::SeqCst), runs, "{name}: runs of the handler");
         let calls = world.calls.calls();
         assert_eq!(calls.len(), 1, "{name}");
         assert_eq!(
@@ -111,23 +84,14 @@ fn each_effect_is_seen_by_the_client_and_runs_the_handler_or_not() {
             (Some(name.as_str()), logged),
             "{name}"
         );
-        assert_eq!(
-            get(world.server.address(), "/").unwrap().text(),
-            WHOLE,
-            "{name}: once only"
-        );
+        assert_eq!(get(world.server.address(), "/").unwrap().text(), WHOLE, "{name}: once only");
     }
 }
 
 #[test]
 fn refusals_carry_what_clients_decide_on() {
     let cases = [
-        (
-            Effect::hetzner_rate_limit(),
-            429,
-            "ratelimit-remaining",
-            "0",
-        ),
+        (Effect::hetzner_rate_limit(), 429, "ratelimit-remaining", "0"),
         (Effect::kubernetes_busy(7), 429, "retry-after", "7"),
         (
             Effect::kubernetes_status(503, "ServiceUnavailable", "m"),
@@ -135,35 +99,16 @@ fn refusals_carry_what_clients_decide_on() {
             "content-type",
             "application/json",
         ),
-        (
-            Effect::proxy_not_found(),
-            404,
-            "content-type",
-            "text/html; charset=utf-8",
-        ),
-        (
-            Effect::gateway_timeout(),
-            504,
-            "content-type",
-            "text/html; charset=utf-8",
-        ),
-        (
-            Effect::html(),
-            200,
-            "content-type",
-            "text/html; charset=utf-8",
-        ),
+        (Effect::proxy_not_found(), 404, "content-type", "text/html; charset=utf-8"),
+        (Effect::gateway_timeout(), 504, "content-type", "text/html; charset=utf-8"),
+        (Effect::html(), 200, "content-type", "text/html; charset=utf-8"),
     ];
     for (effect, status, header, value) in cases {
         let world = world();
         let name = effect.to_string();
         world.faults.add(Rule::new(effect));
         let answer = get(world.server.address(), "/").unwrap();
-        assert_eq!(
-            (answer.status, answer.header(header)),
-            (status, Some(value)),
-            "{name}"
-        );
+        assert_eq!((answer.status, answer.header(header)), (status, Some(value)), "{name}");
     }
 }
 
@@ -190,11 +135,7 @@ fn a_server_that_stops_does_not_wait_for_slow_calls() {
     }
     let begun = Instant::now();
     drop(world.server);
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -212,18 +153,12 @@ fn hooks_run_around_the_handler_at_the_chosen_write() {
     world.faults.add(Rule::new(Effect::after(note("after"))).writes().nth(2));
     let mut socket = connect(world.server.address());
     for method in ["POST", "GET", "PUT", "DELETE"] {
-        send(
-            &mut socket,
-            &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"),
-        );
+        send(&mut socket, &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
         read_answer(&mut socket, false).unwrap();
     }
     assert_eq!(
         *seen.lock().unwrap(),
-        [
-            ("before", "PUT".to_owned(), 2),
-            ("after", "PUT".to_owned(), 3)
-        ]
+        [("before", "PUT".to_owned(), 2), ("after", "PUT".to_owned(), 3)]
     );
 }
 
@@ -235,30 +170,18 @@ fn a_hook_that_panics_costs_its_own_connection_only() {
     assert_eq!(get(world.server.address(), "/").unwrap().status, 200);
     let begun = Instant::now();
     drop(world.server);
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn the_first_effect_on_an_answer_counts_and_delays_come_with_it() {
     let world = world();
-    let instead = |status| {
-        Effect::Instead(Response {
-            status,
-            ..Response::default()
-        })
-    };
+    let instead = |status| Effect::Instead(Response { status, ..Response::default() });
     world.faults.add(Rule::new(Effect::Slow(Duration::from_millis(1))));
     world.faults.add(Rule::new(instead(500)));
     let second = world.faults.add(Rule::new(instead(503)));
     assert_eq!(get(world.server.address(), "/").unwrap().status, 500);
-    assert_eq!(
-        world.calls.calls()[0].fault.as_deref(),
-        Some("slow 1ms, 500 instead")
-    );
+    assert_eq!(world.calls.calls()[0].fault.as_deref(), Some("slow 1ms, 500 instead"));
     assert_eq!(world.faults.hits(second), 1);
     world.faults.clear();
     assert_eq!(get(world.server.address(), "/").unwrap().status, 200);
@@ -296,9 +219,7 @@ fn the_log_tells_who_called_and_no_secret() {
             format!("POST /a?b=c HTTP/1.1\r\nHost: a\r\n{header}Content-Length: 2\r\n\r\n{{}}");
         crate::raw::call(world.server.address(), &request).unwrap();
         let calls = world.calls.calls_since(mark);
-        let [call] = &calls[..] else {
-            panic!("{} calls", calls.len())
-        };
+        let [call] = &calls[..] else { panic!("{} calls", calls.len()) };
         assert_eq!(call.caller, caller, "{header:?}");
         assert!(!format!("{call:?} {call}").contains("token"), "{call:?}");
         assert_eq!(
@@ -324,8 +245,5 @@ fn a_watcher_sees_every_call_when_it_has_ended() {
     world.calls.watch(move |call| shown.lock().unwrap().push((call.path.clone(), call.status)));
     get(world.server.address(), "/a").unwrap();
     get(world.server.address(), "/b").unwrap();
-    assert_eq!(
-        *seen.lock().unwrap(),
-        [("/a".to_owned(), Some(200)), ("/b".to_owned(), Some(200))]
-    );
+    assert_eq!(*seen.lock().unwrap(), [("/a".to_owned(), Some(200)), ("/b".to_owned(), Some(200))]);
 }

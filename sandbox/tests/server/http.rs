@@ -14,11 +14,7 @@ fn server() -> Server {
 }
 
 fn server_with(limits: Limits) -> Server {
-    Server::start(Config {
-        limits,
-        ..Config::new(Half::Hetzner, Arc::new(Echo))
-    })
-    .unwrap()
+    Server::start(Config { limits, ..Config::new(Half::Hetzner, Arc::new(Echo)) }).unwrap()
 }
 
 #[test]
@@ -31,10 +27,7 @@ fn a_request_arrives_whole_and_decoded() {
         "method": "POST", "path": "/a b", "query": [["x", "1 2"], ["y", "&"]], "accept": "b", "body": "body",
         "certificate_bytes": null,
     });
-    assert_eq!(
-        serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap(),
-        expected
-    );
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap(), expected);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let date = answer.header("date").unwrap();
     assert!(
@@ -48,16 +41,9 @@ fn a_connection_serves_many_requests() {
     let server = server();
     let mut socket = connect(server.address());
     for number in 0..100 {
-        send(
-            &mut socket,
-            &format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"),
-        );
+        send(&mut socket, &format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let answer = read_answer(&mut socket, false).unwrap();
-        assert!(
-            answer.text().contains(&format!("\"/{number}\"")),
-            "{}",
-            answer.text()
-        );
+        assert!(answer.text().contains(&format!("\"/{number}\"")), "{}", answer.text());
     }
     assert_eq!(server.connections(), 1);
 }
@@ -75,10 +61,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     for (path, body) in [("/1", ""), ("/2", "abc"), ("/3", "x")] {
         let answer: serde_json::Value =
             serde_json::from_slice(&read_answer(&mut socket, false).unwrap().body).unwrap();
-        assert_eq!(
-            (answer["path"].as_str(), answer["body"].as_str()),
-            (Some(path), Some(body))
-        );
+        assert_eq!((answer["path"].as_str(), answer["body"].as_str()), (Some(path), Some(body)));
     }
     let head = read_answer(&mut socket, true).unwrap();
     assert_ne!(
@@ -88,11 +71,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     );
     let last = read_answer(&mut socket, false).unwrap();
     assert_eq!(last.header("connection"), Some("close"));
-    assert_eq!(
-        socket.read(&mut [0]).unwrap(),
-        0,
-        "closed after Connection: close"
-    );
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0, "closed after Connection: close");
 }
 
 #[test]
@@ -116,10 +95,9 @@ fn request_bodies_may_be_chunked() {
             format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         let answer = call(server.address(), &request).unwrap();
         match expected {
-            Some(expected) => assert!(
-                answer.text().contains(&format!("\"body\":\"{expected}\"")),
-                "{body:?}"
-            ),
+            Some(expected) => {
+                assert!(answer.text().contains(&format!("\"body\":\"{expected}\"")), "{body:?}")
+            }
             None => assert_eq!(answer.status, 400, "{body:?}"),
         }
     }
@@ -148,20 +126,11 @@ fn what_is_not_http_is_refused_and_the_connection_ends() {
         ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400),
         ("GET / HTTP/1.1\r\n\r\n".into(), 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nbroken\r\n\r\n".into(), 400),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n".into(),
-            400,
-        ),
+        ("GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n".into(), 400),
         ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".into(), 400),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), 505),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n".into(),
-            400,
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n".into(),
-            400,
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n".into(), 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n".into(), 400),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab".into(),
             400,
@@ -171,14 +140,8 @@ fn what_is_not_http_is_refused_and_the_connection_ends() {
                 .into(),
             400,
         ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".into(),
-            501,
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\nContent-Length: 1\r\n\r\na".into(),
-            417,
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".into(), 501),
+        ("POST / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\nContent-Length: 1\r\n\r\na".into(), 417),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999999999999999999\r\n\r\n".into(),
             413,
@@ -187,10 +150,7 @@ fn what_is_not_http_is_refused_and_the_connection_ends() {
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n".into(),
             413,
         ),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"),
-            431,
-        ),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"), 431),
         (format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), 431),
     ];
     let server = server();
@@ -210,30 +170,20 @@ fn what_is_not_http_is_refused_and_the_connection_ends() {
 fn http_1_0_and_proxy_requests_are_served() {
     let server = server();
     let answer = call(server.address(), "GET /old HTTP/1.0\r\n\r\n").unwrap();
-    assert_eq!(
-        (answer.status, answer.header("connection")),
-        (200, Some("close"))
-    );
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
     let answer = call(
         server.address(),
         "GET http://api.example/v1?a=1 HTTP/1.1\r\nHost: api.example\r\n\r\n",
     )
     .unwrap();
-    assert!(
-        answer.text().contains("\"path\":\"/v1\""),
-        "{}",
-        answer.text()
-    );
+    assert!(answer.text().contains("\"path\":\"/v1\""), "{}", answer.text());
 }
 
 #[test]
 fn answers_without_a_body_have_no_length() {
     let server = server();
     let answer = get(server.address(), "/nothing").unwrap();
-    assert_eq!(
-        (answer.status, answer.header("content-length")),
-        (204, None)
-    );
+    assert_eq!((answer.status, answer.header("content-length")), (204, None));
 }
 
 #[test]
@@ -251,10 +201,7 @@ fn a_handler_that_panics_is_a_500() {
     let server = server();
     let mut socket = connect(server.address());
     for (path, status) in [("/panic", 500), ("/", 200)] {
-        send(
-            &mut socket,
-            &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"),
-        );
+        send(&mut socket, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(read_answer(&mut socket, false).unwrap().status, status);
     }
 }
@@ -262,18 +209,11 @@ fn a_handler_that_panics_is_a_500() {
 #[test]
 fn silent_and_slow_clients_are_not_waited_for() {
     let short = Duration::from_millis(50);
-    let server = server_with(Limits {
-        idle: short,
-        request: short,
-        ..Limits::default()
-    });
+    let server = server_with(Limits { idle: short, request: short, ..Limits::default() });
     let cases = [
         ("", None),
         ("GET / HT", Some(408)),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab",
-            Some(408),
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab", Some(408)),
     ];
     for (sent, status) in cases {
         let mut socket = connect(server.address());
@@ -287,10 +227,7 @@ fn silent_and_slow_clients_are_not_waited_for() {
 
 #[test]
 fn more_connections_than_allowed_wait_for_their_turn() {
-    let server = server_with(Limits {
-        connections: 2,
-        ..Limits::default()
-    });
+    let server = server_with(Limits { connections: 2, ..Limits::default() });
     let mut first: Vec<TcpStream> = (0..2).map(|_| connect(server.address())).collect();
     for socket in &mut first {
         send(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -299,10 +236,7 @@ fn more_connections_than_allowed_wait_for_their_turn() {
     let mut third = connect(server.address());
     send(&mut third, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     third.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(
-        read_answer(&mut third, false).is_err(),
-        "nobody serves it yet"
-    );
+    assert!(read_answer(&mut third, false).is_err(), "nobody serves it yet");
     drop(first);
     third.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(read_answer(&mut third, false).unwrap().status, 200);
@@ -317,11 +251,7 @@ fn dropped_it_closes_everything_at_once() {
     read_answer(&mut idle, false).unwrap();
     let begun = Instant::now();
     drop(server);
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
     assert!(TcpStream::connect(address).is_err());
     let again = Server::start(Config {
@@ -340,20 +270,14 @@ fn many_connections_and_large_answers() {
             scope.spawn(move || {
                 let mut socket = connect(address);
                 for size in [0, 1, 100_000] {
-                    send(
-                        &mut socket,
-                        &format!("GET /large/{size} HTTP/1.1\r\nHost: a\r\n\r\n"),
-                    );
+                    send(&mut socket, &format!("GET /large/{size} HTTP/1.1\r\nHost: a\r\n\r\n"));
                     assert_eq!(read_answer(&mut socket, false).unwrap().body.len(), size);
                 }
             });
         }
         for _ in 0..2 {
             scope.spawn(move || {
-                assert_eq!(
-                    get(address, "/large/25000000").unwrap().body.len(),
-                    25_000_000
-                )
+                assert_eq!(get(address, "/large/25000000").unwrap().body.len(), 25_000_000)
             });
         }
     });

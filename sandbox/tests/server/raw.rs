@@ -62,11 +62,7 @@ pub fn read_answer(stream: &mut impl Read, without_body: bool) -> std::io::Resul
     let headers = lines.map(|line| line.split_once(": ").unwrap());
     let headers =
         headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    let mut answer = Answer {
-        status,
-        headers,
-        body: Vec::new(),
-    };
+    let mut answer = Answer { status, headers, body: Vec::new() };
     if without_body || matches!(status, 100 | 204 | 304) {
         return Ok(answer);
     }
@@ -102,17 +98,10 @@ impl Handler for Echo {
     fn handle(&self, request: &Request) -> Response {
         if let Some(size) = request.path.strip_prefix("/large/") {
             let body = vec![b'x'; size.parse().unwrap()];
-            return Response {
-                status: 200,
-                headers: vec![],
-                body,
-            };
+            return Response { status: 200, headers: vec![], body };
         }
         match request.path.as_str() {
-            "/nothing" => Response {
-                status: 204,
-                ..Response::default()
-            },
+            "/nothing" => Response { status: 204, ..Response::default() },
             "/panic" => panic!("asked to"),
             "/split" => {
                 Response::json(200, &true.into()).with_header("X-Echo", "a\r\nX-Injected: b")

@@ -21,14 +21,8 @@ fn world(validity: Validity) -> World {
     let authority = Authority::new("ours").unwrap();
     let identity = authority.server(&["127.0.0.1", "::1", "localhost"], validity).unwrap();
     let tls = ServerTls::new(&identity, &authority).unwrap();
-    let config = Config {
-        tls: Some(tls),
-        ..Config::new(Half::Kubernetes, Arc::new(Echo))
-    };
-    World {
-        authority,
-        server: Server::start(config).unwrap(),
-    }
+    let config = Config { tls: Some(tls), ..Config::new(Half::Kubernetes, Arc::new(Echo)) };
+    World { authority, server: Server::start(config).unwrap() }
 }
 
 /// `GET /` with TLS 1.3 or 1.2.
@@ -70,16 +64,10 @@ fn get(
 fn a_request_carries_the_certificate_that_our_authority_signed() {
     let world = world(Validity::Now);
     let foreign = Authority::new("foreign").unwrap();
-    let subject = Subject {
-        user: "admin".into(),
-        group: Some("system:masters".into()),
-    };
+    let subject = Subject { user: "admin".into(), group: Some("system:masters".into()) };
     let ours = |validity| world.authority.client(&subject, validity).unwrap();
-    let (good, expired, early) = (
-        ours(Validity::Now),
-        ours(Validity::Expired),
-        ours(Validity::NotYet),
-    );
+    let (good, expired, early) =
+        (ours(Validity::Now), ours(Validity::Expired), ours(Validity::NotYet));
     let p384 = world
         .authority
         .client_with(&subject, Validity::Now, &rcgen::PKCS_ECDSA_P384_SHA384)
@@ -91,11 +79,7 @@ fn a_request_carries_the_certificate_that_our_authority_signed() {
         ("none", None, None),
         ("ours", Some(&good), Some(good.certificate_der.len())),
         ("P-384", Some(&p384), Some(p384.certificate_der.len())),
-        (
-            "Ed25519",
-            Some(&ed25519),
-            Some(ed25519.certificate_der.len()),
-        ),
+        ("Ed25519", Some(&ed25519), Some(ed25519.certificate_der.len())),
         // Shown, and nobody's: the handshake passes, the API server answers 401.
         ("foreign", Some(&others), Some(0)),
         ("expired", Some(&expired), Some(0)),
@@ -149,14 +133,7 @@ fn the_server_has_another_name_than_its_authority() {
 fn plain_http_gets_no_answer_and_harms_nothing() {
     let world = world(Validity::Now);
     assert!(crate::raw::get(world.server.address(), "/").is_err());
-    let answer = get(
-        &world,
-        &world.authority,
-        None,
-        &rustls::version::TLS13,
-        "127.0.0.1",
-    )
-    .unwrap();
+    let answer = get(&world, &world.authority, None, &rustls::version::TLS13, "127.0.0.1").unwrap();
     assert_eq!(answer.status, 200);
 }
 

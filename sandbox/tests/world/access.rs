@@ -48,10 +48,7 @@ fn status(sandbox: &Sandbox, path: &str, token: Option<&str>, identity: Option<&
 #[test]
 fn tokens_and_certificates_open_what_the_rules_allow() {
     let sandbox = Sandbox::builder().services(1).heartbeats(false).start();
-    let (admin, ccm) = (
-        sandbox.account("admin").unwrap(),
-        sandbox.account("ccm").unwrap(),
-    );
+    let (admin, ccm) = (sandbox.account("admin").unwrap(), sandbox.account("ccm").unwrap());
     let (nodes, services) = ("/api/v1/nodes", "/api/v1/services");
     let one_service = "/api/v1/namespaces/default/services/web-1";
     let cases = [
@@ -73,10 +70,5 @@ fn tokens_and_certificates_open_what_the_rules_allow() {
     }
     let callers: Vec<String> =
         sandbox.calls().calls().into_iter().map(|call| call.caller).collect();
-    assert_eq!(
-        callers,
-        [
-            "admin", "admin", "ccm", "ccm", "ccm", "admin", "ccm", "none", "bearer"
-        ]
-    );
+    assert_eq!(callers, ["admin", "admin", "ccm", "ccm", "ccm", "admin", "ccm", "none", "bearer"]);
 }

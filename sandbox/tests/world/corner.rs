@@ -95,10 +95,7 @@ fn a_change_is_made_again_when_somebody_was_faster() {
     let node = cluster.get("nodes", None, "worker-1").unwrap();
     let labels = &node["metadata"]["labels"];
     assert_eq!((there, tries), (true, 2));
-    assert_eq!(
-        (&labels["theirs"], &labels["mine"]),
-        (&json!("kept"), &json!("too"))
-    );
+    assert_eq!((&labels["theirs"], &labels["mine"]), (&json!("kept"), &json!("too")));
 }
 
 /// The sandbox has no Roles: what a real server answers about them is put in its mouth.
@@ -173,10 +170,7 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
     };
     sandbox::exchange::Handler::handle(&**cluster, &request);
     let last = theirs.calls().calls().pop().unwrap();
-    assert_eq!(
-        last.header("impersonate-user"),
-        Some(format!("{prefix}ccm").as_str())
-    );
+    assert_eq!(last.header("impersonate-user"), Some(format!("{prefix}ccm").as_str()));
     let mark = theirs.calls().mark();
     let paths = [
         format!("{place}/rolebindings/{name}"),

@@ -46,17 +46,10 @@ fn a_machine_that_is_off_is_unknown_after_the_grace_period_and_ready_when_it_is_
     let sandbox = quiet().start();
     sandbox.cloud().set_power(server(&sandbox), false);
     sandbox.kubelets().heartbeat();
-    assert_eq!(
-        ready(&node(&sandbox)),
-        "True",
-        "the grace period has just begun"
-    );
+    assert_eq!(ready(&node(&sandbox)), "True", "the grace period has just begun");
     sandbox.kubelets().expire();
     assert_eq!(ready(&node(&sandbox)), "Unknown");
-    assert_eq!(
-        taints(&node(&sandbox)),
-        [UNINITIALIZED, UNREACHABLE, UNREACHABLE]
-    );
+    assert_eq!(taints(&node(&sandbox)), [UNINITIALIZED, UNREACHABLE, UNREACHABLE]);
     sandbox.cloud().set_power(server(&sandbox), true);
     sandbox.kubelets().heartbeat();
     assert_eq!(
@@ -103,10 +96,7 @@ fn a_deleted_node_is_registered_again_only_when_its_machine_restarts() {
     let there = || sandbox.cluster().get("nodes", None, "worker-1").is_some();
     sandbox.cluster().delete("nodes", None, "worker-1");
     sandbox.kubelets().heartbeat();
-    assert!(
-        !there(),
-        "a kubelet that runs only logs that its Node is gone"
-    );
+    assert!(!there(), "a kubelet that runs only logs that its Node is gone");
     sandbox.cloud().set_power(server(&sandbox), false);
     sandbox.kubelets().heartbeat();
     assert!(!there());
@@ -118,11 +108,8 @@ fn a_deleted_node_is_registered_again_only_when_its_machine_restarts() {
 #[test]
 fn a_node_without_a_server_always_runs() {
     let sandbox = quiet().nodes(0).start();
-    let spec = NodeSpec {
-        name: "metal".into(),
-        node_ip: Some("192.0.2.7".into()),
-        ..NodeSpec::default()
-    };
+    let spec =
+        NodeSpec { name: "metal".into(), node_ip: Some("192.0.2.7".into()), ..NodeSpec::default() };
     sandbox.register_node(spec);
     sandbox.kubelets().expire();
     let node = sandbox.cluster().get("nodes", None, "metal").unwrap();
@@ -139,18 +126,12 @@ fn by_themselves_they_report_and_are_missed_in_scaled_time() {
     let limit = Instant::now() + Duration::from_secs(20);
     let wait_for = |what: &str, done: &dyn Fn(&Value) -> bool| {
         while !done(&node(&sandbox)) {
-            assert!(
-                Instant::now() < limit,
-                "waited for {what}: {}",
-                node(&sandbox)
-            );
+            assert!(Instant::now() < limit, "waited for {what}: {}", node(&sandbox));
             std::thread::sleep(Duration::from_millis(5));
         }
     };
     let version = node(&sandbox)["metadata"]["resourceVersion"].clone();
-    wait_for("a report", &|node| {
-        node["metadata"]["resourceVersion"] != version
-    });
+    wait_for("a report", &|node| node["metadata"]["resourceVersion"] != version);
     sandbox.cloud().set_power(server(&sandbox), false);
     wait_for("Unknown", &|node| ready(node) == "Unknown");
     sandbox.cloud().set_power(server(&sandbox), true);

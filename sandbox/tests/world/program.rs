@@ -38,10 +38,7 @@ impl Running {
             );
             std::thread::sleep(Duration::from_millis(5));
         }
-        Running {
-            child: Some(child),
-            exports: std::fs::read_to_string(env_file).unwrap(),
-        }
+        Running { child: Some(child), exports: std::fs::read_to_string(env_file).unwrap() }
     }
 
     /// Sends a signal and waits for the end.
@@ -61,11 +58,7 @@ impl Running {
     fn get(&self, path: &str) -> std::io::Result<String> {
         let url = self.exported("HCLOUD_ENDPOINT").unwrap();
         let token = self.exported("HCLOUD_TOKEN").unwrap();
-        get(
-            url.trim_end_matches("/v1"),
-            path,
-            &format!("Bearer {token}"),
-        )
+        get(url.trim_end_matches("/v1"), path, &format!("Bearer {token}"))
     }
 }
 
@@ -127,10 +120,7 @@ fn the_environment_is_on_standard_output_while_it_runs() {
     let mut child = sandbox(&["--only", "hcloud", "--port-kubernetes", "1"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
-    let running = Running {
-        child: Some(child),
-        exports: String::new(),
-    };
+    let running = Running { child: Some(child), exports: String::new() };
     assert!(first.starts_with("export HCLOUD_TOKEN='"), "{first}");
     assert_eq!(running.end("TERM").status.code(), Some(0));
 }
@@ -142,10 +132,7 @@ fn verbose_prints_each_call_without_secrets() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     let token = running.exported("HCLOUD_TOKEN").unwrap();
     let printed = String::from_utf8(running.end("TERM").stderr).unwrap();
-    assert!(
-        printed.contains("hetzner project GET /v1/servers → 200"),
-        "{printed}"
-    );
+    assert!(printed.contains("hetzner project GET /v1/servers → 200"), "{printed}");
     assert!(!printed.contains(&token));
 }
 
@@ -156,15 +143,10 @@ fn a_scenario_makes_servers_and_faults() {
                 servers:\n- {name: extra, location: nbg1, running: false}\n\
                 faults:\n- {effect: reset, path: /v1/networks}\n";
     std::fs::write(&scenario, text).unwrap();
-    let running = Running::start(
-        &["--scenario", scenario.to_str().unwrap()],
-        &scratch("scenario.env"),
-    );
+    let running =
+        Running::start(&["--scenario", scenario.to_str().unwrap()], &scratch("scenario.env"));
     let servers = running.get("/v1/servers?name=extra").unwrap();
-    assert!(
-        servers.contains("\"status\":\"off\"") && servers.contains("\"nbg1\""),
-        "{servers}"
-    );
+    assert!(servers.contains("\"status\":\"off\"") && servers.contains("\"nbg1\""), "{servers}");
     assert!(running.get("/v1/networks").is_err(), "the fault");
     assert_eq!(running.end("TERM").status.code(), Some(0));
     std::fs::remove_file(scenario).unwrap();
@@ -194,14 +176,8 @@ fn dedicated_servers_come_with_robot_and_by_a_scenario() {
     assert_eq!(names.collect::<Vec<_>>(), ["extra", "metal-1", "off"]);
     let extra = &list[0]["server"];
     let null = &serde_json::Value::Null;
-    assert_eq!(
-        (&extra["server_ip"], &extra["ip"]),
-        (null, &serde_json::json!([]))
-    );
-    assert_eq!(
-        (&extra["dc"], &extra["product"]),
-        (&"HEL1-DC2".into(), &"EX44".into())
-    );
+    assert_eq!((&extra["server_ip"], &extra["ip"]), (null, &serde_json::json!([])));
+    assert_eq!((&extra["dc"], &extra["product"]), (&"HEL1-DC2".into(), &"EX44".into()));
     assert_eq!(extra["cancelled"], true);
     let off = list[2]["server"]["server_number"].as_u64().unwrap();
     let reset = get(&format!("/reset/{off}"));
@@ -214,11 +190,7 @@ fn dedicated_servers_come_with_robot_and_by_a_scenario() {
 #[test]
 fn wrong_usage_and_failures_are_told_apart() {
     let bad_server = scratch("bad.yaml");
-    std::fs::write(
-        &bad_server,
-        "servers:\n- {name: extra, server_type: none}\n",
-    )
-    .unwrap();
+    std::fs::write(&bad_server, "servers:\n- {name: extra, server_type: none}\n").unwrap();
     let bad_server = bad_server.to_str().unwrap();
     let cases = [
         (&["--nodes", "many"][..], 2, "many"),
@@ -241,10 +213,7 @@ fn wrong_usage_and_failures_are_told_apart() {
     assert!(
         output.status.success() && help.contains("--scenario FILE") && help.contains("answer-lost")
     );
-    assert!(
-        help.lines().all(|line| line.chars().count() <= 110),
-        "fits a screen"
-    );
+    assert!(help.lines().all(|line| line.chars().count() <= 110), "fits a screen");
 }
 
 #[test]

@@ -29,14 +29,8 @@ fn every_server_has_a_node_that_waits_for_the_ccm() {
         let name = format!("worker-{}", number + 1);
         let server = servers.iter().find(|server| server["name"] == name.as_str()).unwrap();
         assert_eq!(node["metadata"]["name"], name.as_str());
-        assert_eq!(
-            node["metadata"]["labels"]["kubernetes.io/hostname"],
-            name.as_str()
-        );
-        assert_eq!(
-            node["spec"]["podCIDR"],
-            format!("10.244.{}.0/24", number + 1)
-        );
+        assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], name.as_str());
+        assert_eq!(node["spec"]["podCIDR"], format!("10.244.{}.0/24", number + 1));
         assert!(node["spec"].get("providerID").is_none());
         let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
         assert_eq!(
@@ -61,10 +55,7 @@ fn in_a_network_the_kubelet_sees_its_private_address() {
         let node = sandbox.cluster().get("nodes", None, server["name"].as_str().unwrap()).unwrap();
         assert_eq!(node["status"]["addresses"][0]["address"], private["ip"]);
     }
-    assert_eq!(
-        variable(&sandbox, "HCLOUD_NETWORK").as_deref(),
-        Some("sandbox")
-    );
+    assert_eq!(variable(&sandbox, "HCLOUD_NETWORK").as_deref(), Some("sandbox"));
 }
 
 #[test]
@@ -94,17 +85,9 @@ fn services_are_there_from_the_start() {
 
 #[test]
 fn the_environment_names_what_is_served() {
-    let all = [
-        "KUBECONFIG",
-        "HCLOUD_TOKEN",
-        "HCLOUD_ENDPOINT",
-        "HCLOUD_METADATA_ENDPOINT",
-    ];
-    let cases = [
-        (None, &all[..]),
-        (Some(Half::Kubernetes), &all[..1]),
-        (Some(Half::Hetzner), &all[1..]),
-    ];
+    let all = ["KUBECONFIG", "HCLOUD_TOKEN", "HCLOUD_ENDPOINT", "HCLOUD_METADATA_ENDPOINT"];
+    let cases =
+        [(None, &all[..]), (Some(Half::Kubernetes), &all[..1]), (Some(Half::Hetzner), &all[1..])];
     for (only, expected) in cases {
         let builder = Sandbox::builder().heartbeats(false);
         let sandbox = only.into_iter().fold(builder, Builder::only).start();
@@ -120,11 +103,7 @@ fn tokens_are_like_the_cloud_s_and_each_another() {
         .iter()
         .flat_map(|sandbox| {
             let projects = sandbox.projects().clone();
-            [
-                projects.token,
-                projects.read_only_token,
-                projects.foreign_token,
-            ]
+            [projects.token, projects.read_only_token, projects.foreign_token]
         })
         .collect();
     assert!(
@@ -146,19 +125,13 @@ fn the_kubeconfig_has_a_context_for_the_admin_and_one_for_the_ccm() {
     let contexts: Vec<&Value> =
         kubeconfig["contexts"].as_array().unwrap().iter().map(|context| &context["name"]).collect();
     assert_eq!(contexts, ["sandbox", "ccm"]);
-    assert_eq!(
-        kubeconfig["clusters"][0]["cluster"]["server"],
-        sandbox.kubernetes_url()
-    );
+    assert_eq!(kubeconfig["clusters"][0]["cluster"]["server"], sandbox.kubernetes_url());
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(sandbox.folder())), (0o600, 0o700));
 
     let env = sandbox.env_of("ccm");
     let own = read_yaml(Path::new(&env[0].1));
-    assert_eq!(
-        own["users"][0]["user"]["token"],
-        sandbox.account("ccm").unwrap().token
-    );
+    assert_eq!(own["users"][0]["user"]["token"], sandbox.account("ccm").unwrap().token);
     assert_eq!(own["contexts"].as_array().unwrap().len(), 1);
     assert_eq!(env[1..], sandbox.env()[1..]);
 
@@ -174,10 +147,7 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
     let account = sandbox.add_user(name, &[], Vec::new()).unwrap();
     let env = sandbox.env_of(name);
     let own = read_yaml(Path::new(&env[0].1));
-    assert_eq!(
-        own["users"][0],
-        json!({"name": name, "user": {"token": account.token}})
-    );
+    assert_eq!(own["users"][0], json!({"name": name, "user": {"token": account.token}}));
     let text = sandbox.kubeconfig(name, Login::TokenFile("token".into())).text();
     assert!(text.contains("tokenFile: token"), "{text}");
 }
@@ -230,11 +200,7 @@ fn stop_and_resume(sandbox: &Sandbox, half: Half) {
 #[test]
 fn it_can_listen_on_ipv6() {
     let sandbox = Sandbox::builder().address(Ipv6Addr::LOCALHOST.into()).heartbeats(false).start();
-    assert!(
-        sandbox.kubernetes_url().starts_with("https://[::1]:"),
-        "{}",
-        sandbox.kubernetes_url()
-    );
+    assert!(sandbox.kubernetes_url().starts_with("https://[::1]:"), "{}", sandbox.kubernetes_url());
     assert!(TcpStream::connect(sandbox.address(Half::Hetzner)).is_ok());
 }
 
@@ -246,10 +212,7 @@ fn what_makes_no_sense_does_not_start() {
         (Sandbox::builder().scale(0.0), "scale 0"),
         (Sandbox::builder().scale(f64::NAN), "scale NaN"),
         (Sandbox::builder().network("ten"), "network \"ten\""),
-        (
-            Sandbox::builder().network("fd00::/64"),
-            "network \"fd00::/64\"",
-        ),
+        (Sandbox::builder().network("fd00::/64"), "network \"fd00::/64\""),
         (Sandbox::builder().port_hetzner(port), "in use"),
     ];
     for (builder, expected) in cases {

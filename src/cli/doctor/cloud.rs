@@ -101,9 +101,9 @@ pub(super) fn clock(view: &View) -> Verdict {
 pub(super) fn network(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
     Ok(match (&view.cloud.checkup.network, hides_routes(view)) {
-        (None, _) => Outcome::skipped(format!(
-            "{HCLOUD_NETWORK} is not set: no private Network is used"
-        )),
+        (None, _) => {
+            Outcome::skipped(format!("{HCLOUD_NETWORK} is not set: no private Network is used"))
+        }
         (Some(Ok(network)), Some(id)) => Outcome::warn(
             format!(
                 "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
@@ -220,19 +220,13 @@ pub(super) fn dedicated(view: &View) -> Verdicts {
     let others: Vec<String> = others.iter().map(shown).collect();
     let ok = match others.as_slice() {
         [] => format!("{with_node}, each with its node"),
-        others => format!(
-            "{with_node} with a node; without one: {}",
-            text::some_of(others)
-        ),
+        others => format!("{with_node} with a node; without one: {}", text::some_of(others)),
     };
     or_ok(outcomes, ok)
 }
 
 fn unmatched(server: &&Instance) -> Outcome {
-    let found = format!(
-        "{} is no node's server, and a node waits for its own",
-        server.id
-    );
+    let found = format!("{} is no node's server, and a node waits for its own", server.id);
     let remedy = "where a waiting node runs on it, give it the node's name in Robot; leave it when it is not this \
                   cluster's";
     Outcome::warn(found, remedy).on("server", &server.name)

@@ -69,9 +69,7 @@ pub(super) fn lease(view: &View) -> Verdict {
         None => "no leader, so nothing is done".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
             let age_s = age_s.max(0);
-            return Ok(Outcome::ok(format!(
-                "{key}: {holder} leads, and renewed it {age_s} s ago"
-            )));
+            return Ok(Outcome::ok(format!("{key}: {holder} leads, and renewed it {age_s} s ago")));
         }
         Some((holder, Some(age_s), _)) => {
             format!("{holder} held it and has not renewed it for {age_s} s: no leader")
@@ -184,10 +182,7 @@ pub(super) fn daemon(view: &View) -> Verdicts {
         let (ready, wanted) = one.pods.filter(|(ready, wanted)| ready < wanted)?;
         let found =
             format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
-        let logs = shell_command(
-            "kubectl -n",
-            &[namespace, &"logs", &one.name, &"--previous"],
-        );
+        let logs = shell_command("kubectl -n", &[namespace, &"logs", &one.name, &"--previous"]);
         let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
         let remedy =
             format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");

@@ -191,10 +191,7 @@ pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
             }
         }
         if !more.is_empty() {
-            add(&format!(
-                "and {} more: ccm doctor -o wide shows all",
-                more.len()
-            ));
+            add(&format!("and {} more: ccm doctor -o wide shows all", more.len()));
         }
         let looked_at = CHECKS.iter().find(|(name, ..)| is_wide && *name == check);
         if let Some((_, looked_at, ..)) = looked_at {

@@ -53,18 +53,16 @@ pub(super) fn project(view: &View) -> Verdict {
             "use a token of the project that the servers are in, or the right --context; if both are right and \
              the servers were made anew under their names, delete the Node objects, and each kubelet registers again",
         ),
-        _ => Outcome::ok(format!(
-            "{matched} of {count} with its server in the token's project"
-        )),
+        _ => Outcome::ok(format!("{matched} of {count} with its server in the token's project")),
     })
 }
 
 /// Where no node of ours has its server in the project of the token, the check `project` says all there is to say.
 pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
-        Ok((1.., 0)) => Err(Gap::NotHere(
-            "of another project there is nothing to say: see project".into(),
-        )),
+        Ok((1.., 0)) => {
+            Err(Gap::NotHere("of another project there is nothing to say: see project".into()))
+        }
         _ => Ok(()),
     }
 }
@@ -82,10 +80,7 @@ pub(super) fn provider_ids(view: &View) -> Verdicts {
             "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud"
                 .to_owned()
         } else {
-            format!(
-                "where the node runs on a server of this project, {}",
-                join_anew(&plan.node)
-            )
+            format!("where the node runs on a server of this project, {}", join_anew(&plan.node))
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
@@ -163,10 +158,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
             Server::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }
-            _ => (
-                "not ready; whether its server runs is not known",
-                see_kubelet(plan),
-            ),
+            _ => ("not ready; whether its server runs is not known", see_kubelet(plan)),
         };
         Some(Outcome::bad(down == nodes.len(), found, remedy))
     };

@@ -102,14 +102,7 @@ const fn stage(
     sends: &'static [Credential],
     read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
 ) -> Stage {
-    Stage {
-        name,
-        check,
-        needs,
-        sends,
-        is_of_cloud: false,
-        read,
-    }
+    Stage { name, check, needs, sends, is_of_cloud: false, read }
 }
 
 impl Stage {
@@ -181,19 +174,9 @@ impl<'a> Observer<'a> {
             leader::heed_identity(settings, &apis);
             apis
         });
-        let reader = Reader {
-            started,
-            begun: clock::now(),
-            apis,
-            no_cluster,
-            look,
-            has_rights: false,
-        };
-        Observer {
-            reader,
-            keep,
-            cloud: None,
-        }
+        let reader =
+            Reader { started, begun: clock::now(), apis, no_cluster, look, has_rights: false };
+        Observer { reader, keep, cloud: None }
     }
 
     /// Makes every call that is due.
@@ -277,11 +260,7 @@ mod tests {
         for (place, stage) in STAGES.iter().enumerate() {
             let is_earlier = |needed: &&str| STAGES[..place].iter().any(|it| it.name == *needed);
             assert!(stage.needs.iter().all(is_earlier), "{}", stage.name);
-            assert!(
-                CHECKS.iter().any(|(check, ..)| *check == stage.check),
-                "{}",
-                stage.name
-            );
+            assert!(CHECKS.iter().any(|(check, ..)| *check == stage.check), "{}", stage.name);
         }
     }
 }

@@ -141,20 +141,11 @@ impl Outcome {
     }
 
     pub(super) fn on(self, kind: &str, name: &str) -> Outcome {
-        Outcome {
-            object: Some(format!("{kind}/{name}")),
-            ..self
-        }
+        Outcome { object: Some(format!("{kind}/{name}")), ..self }
     }
 
     fn new(status: Status, message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
-        Outcome {
-            check: "",
-            object: None,
-            status,
-            message: message.into(),
-            remedy: remedy.into(),
-        }
+        Outcome { check: "", object: None, status, message: message.into(), remedy: remedy.into() }
     }
 }
 

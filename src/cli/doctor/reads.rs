@@ -66,14 +66,7 @@ fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
         (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
         _ => ("", "", ""),
     };
-    Verb {
-        verb,
-        group,
-        resource,
-        subresource,
-        namespace,
-        name,
-    }
+    Verb { verb, group, resource, subresource, namespace, name }
 }
 
 pub(super) fn is_of_token(problem: &Problem) -> bool {
@@ -86,10 +79,7 @@ pub(super) fn token(reader: &Reader) -> Seen<usize> {
         return Ok(token.length());
     }
     let problem = started.problems.iter().rev().find(|problem| is_of_token(problem));
-    Err(failed(problem.map_or_else(
-        || "it is not set".into(),
-        ToString::to_string,
-    )))
+    Err(failed(problem.map_or_else(|| "it is not set".into(), ToString::to_string)))
 }
 
 pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
@@ -108,11 +98,7 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
         }
     };
     let version = kube.version().map_err(unreached)?;
-    let missing = if reader.has_rights {
-        Ok(Vec::new())
-    } else {
-        missing(reader, kube)
-    };
+    let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
         // Anybody may ask for the version, so only now it is known that the API server does not accept the credentials.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
@@ -120,11 +106,7 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
         }
         answer => answer.map_err(|error| failed(error.to_string())),
     };
-    Ok(Cluster {
-        at: format!("{} ({})", kube.server(), kube.origin()),
-        version,
-        missing,
-    })
+    Ok(Cluster { at: format!("{} ({})", kube.server(), kube.origin()), version, missing })
 }
 
 fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Error> {
@@ -229,9 +211,10 @@ pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
     let servers = cloud.servers.as_ref();
     let known = Servers {
         cloud: Ok(servers.map_or(&[][..], |servers| servers.as_slice())),
-        dedicated: cloud.dedicated.as_ref().map_or(Ok(&[]), |listed| {
-            listed.as_ref().map(|listed| listed.as_slice())
-        }),
+        dedicated: cloud
+            .dedicated
+            .as_ref()
+            .map_or(Ok(&[]), |listed| listed.as_ref().map(|listed| listed.as_slice())),
     };
     let nodes = nodes.map_err(gap)?.value;
     Ok(node::plan(&nodes, known, &*apis.provider, Timestamp::MIN))
@@ -431,10 +414,8 @@ mod tests {
 
     #[test]
     fn the_table_says_what_the_manifests_allow() {
-        let key = LeaseKey {
-            namespace: "kube-system".into(),
-            name: "cloud-controller-manager".into(),
-        };
+        let key =
+            LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() };
         let asked = NEEDS.iter().map(|need| {
             let asked = question(*need, &key);
             [asked.group, need.1, need.0, asked.name].map(str::to_owned)

@@ -141,19 +141,12 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
     };
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
-        let found = format!(
-            "without an address{}",
-            history(view, service).unwrap_or_default()
-        );
+        let found = format!("without an address{}", history(view, service).unwrap_or_default());
         let remedy = format!("fix what {check} reports; then the daemon does what is left to do");
         on(service, Outcome::warn(found, remedy))
     });
     let outcomes: Vec<Outcome> = outcomes.collect();
-    if outcomes.is_empty() {
-        Err(Gap::Needs(check))
-    } else {
-        Ok(outcomes)
-    }
+    if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
 /// What the event of the last try says, where that failed. An event is a quotation and no finding: a tenant may have
@@ -162,10 +155,7 @@ fn history(view: &View, service: &Service) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
     let (when, reason) = (ago(event.at()), &event.reason);
-    Some(format!(
-        "; the event of the last try, {when}, says {reason}: {}",
-        quoted(&event.message)
-    ))
+    Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
 /// A sync would do something for it.

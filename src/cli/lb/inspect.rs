@@ -57,9 +57,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
         let usage = cloud.usage(found.id);
         let usage = usage.map_err(|error| {
-            Printer::notice(format_args!(
-                "connections and requests can't be read: {error}"
-            ));
+            Printer::notice(format_args!("connections and requests can't be read: {error}"));
         });
         found.consumption.usage = usage.ok();
     }
@@ -144,15 +142,9 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
         0 => String::new(),
         more => line(format_args!("  {more} more, unset: -o wide shows them")),
     };
-    let fields = fields.into_iter().map(|one| {
-        field(
-            &one.field,
-            &one.have,
-            &one.want,
-            one.want.is_none(),
-            &one.source,
-        )
-    });
+    let fields = fields
+        .into_iter()
+        .map(|one| field(&one.field, &one.have, &one.want, one.want.is_none(), &one.source));
     fields.collect::<String>() + &more
 }
 
@@ -186,12 +178,7 @@ fn certificates(found: &Balancer) -> String {
         let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
         let ends = one.not_valid_after.map(|at| at.to_string());
         let name = format!("{} ({})", one.name, one.id);
-        vec![
-            ports.join(", "),
-            name,
-            or_dash(&ends.unwrap_or_default()),
-            one.origin(),
-        ]
+        vec![ports.join(", "), name, or_dash(&ends.unwrap_or_default()), one.origin()]
     };
     let rows = found.certificates.iter().map(row).collect();
     table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], rows)
@@ -199,11 +186,7 @@ fn certificates(found: &Balancer) -> String {
 
 /// Nothing where there is no row.
 fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    if rows.is_empty() {
-        String::new()
-    } else {
-        format!("\n{}", table::render(headings, &rows))
-    }
+    if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
 /// The newest first; they are at the end, because what is to be done comes first. What they say is quoted: a tenant may
@@ -218,10 +201,7 @@ fn events(plan: &ServicePlan) -> String {
             count => format!(", {count} times"),
         };
         let when = service::ago(event.at());
-        let first = line(format_args!(
-            "  {} {}, {when}{often}",
-            event.kind, event.reason
-        ));
+        let first = line(format_args!("  {} {}, {when}{often}", event.kind, event.reason));
         first + &paragraph("    ", 4, &said(event))
     });
     section("\nEVENTS", &lines.collect::<String>(), "none")
@@ -347,10 +327,7 @@ fn gone(plan: &ServicePlan) -> Option<String> {
 
 fn failed_lines(failed: &PastEvent) -> String {
     let when = service::ago(failed.at());
-    let text = format!(
-        "the last try failed {when}, says its event: {}",
-        said(failed)
-    );
+    let text = format!("the last try failed {when}, says its event: {}", said(failed));
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 

@@ -20,11 +20,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     let begun = clock::now();
     TABLE.show(context, || {
-        let empty = if is_off {
-            turned_off() + ".\n"
-        } else {
-            nothing(&settings.namespace.value)
-        };
+        let empty = if is_off { turned_off() + ".\n" } else { nothing(&settings.namespace.value) };
         let (controller, apis) = (&services.controller, &context.apis);
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());

@@ -34,11 +34,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         let plans = plans.map_err(|error| context.failed(&error))?;
         return Ok(context.would_do(&plans));
     }
-    let Services {
-        context,
-        controller,
-        ..
-    } = &mut services;
+    let Services { context, controller, .. } = &mut services;
     Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
 }
 
@@ -113,11 +109,7 @@ fn plan_and_ask(
     services.controller.set_management(management);
     let selection = services.selection().map_err(|why| services.context.exit(why))?;
     let plans = services.evaluate(&selection);
-    let Services {
-        context,
-        controller,
-        ..
-    } = &mut services;
+    let Services { context, controller, .. } = &mut services;
     let plans = plans.map_err(|why| context.exit(why))?;
     let can_t = plans.iter().any(|plan| plan.obstacle().is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {

@@ -83,9 +83,7 @@ impl Services {
         };
         let there = self.there()?.into_iter();
         let in_it = there.filter(|service| service.metadata.namespace == *namespace);
-        Ok(Selection::Names(
-            in_it.map(|service| service.full_name()).collect(),
-        ))
+        Ok(Selection::Names(in_it.map(|service| service.full_name()).collect()))
     }
 
     pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Failed> {
@@ -186,17 +184,11 @@ impl Services {
 fn left_alone(service: &Service) -> Failed {
     let why = service.left_alone.unwrap_or("it is deleted");
     let name = service.full_name();
-    Failed::Shown(Printer::failure(&format!(
-        "Service {name} is left alone: {why}"
-    )))
+    Failed::Shown(Printer::failure(&format!("Service {name} is left alone: {why}")))
 }
 
 fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
-    Word {
-        kind: &names::SERVICES,
-        text,
-        namespace: Some(namespace),
-    }
+    Word { kind: &names::SERVICES, text, namespace: Some(namespace) }
 }
 
 fn is_in(full_name: &str, namespace: &str) -> bool {
@@ -229,10 +221,7 @@ fn not_there(word: &Word) -> String {
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
         format!("load balancer {bare} of a Service")
     } else {
-        format!(
-            "Service {} of type LoadBalancer",
-            Vec::from_iter(word.readings()).join(" or ")
-        )
+        format!("Service {} of type LoadBalancer", Vec::from_iter(word.readings()).join(" or "))
     }
 }
 
@@ -243,9 +232,9 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
         _ if readings.is_empty() => Err(format!(
             "{text:?} is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
         )),
-        Some(given) if !readings.iter().any(|one| is_in(one, given)) => Err(format!(
-            "{text:?} names another namespace than -n {given}; leave one of them out"
-        )),
+        Some(given) if !readings.iter().any(|one| is_in(one, given)) => {
+            Err(format!("{text:?} names another namespace than -n {given}; leave one of them out"))
+        }
         _ => Ok(()),
     }
 }

@@ -33,11 +33,7 @@ fn what_comes_of_one_services_changes() {
     let cases: Vec<Case> = vec![
         (
             "in turn",
-            vec![
-                step("a", &[Done]),
-                step("b", &[Runs(2)]),
-                step("c", &[Done]),
-            ],
+            vec![step("a", &[Done]), step("b", &[Runs(2)]), step("c", &[Done])],
             &["a", "b", "c"],
             &["a", "b", "c"],
             0,
@@ -117,14 +113,7 @@ fn what_comes_of_one_services_changes() {
             1,
             None,
         ),
-        (
-            "or where none was to come",
-            vec![last("a", &[Done])],
-            &["a"],
-            &["a"],
-            0,
-            None,
-        ),
+        ("or where none was to come", vec![last("a", &[Done])], &["a"], &["a"], 0, None),
         (
             "an action that fails ends it",
             vec![step("a", &[Fails(2)]), step("b", &[Done])],
@@ -148,17 +137,8 @@ fn what_comes_of_one_services_changes() {
         assert_eq!(fake.sent(), sent, "{name}");
         let lines: Vec<String> = lines.iter().map(|one| format!("{one}: added")).collect();
         assert_eq!(work.lines(), lines, "{name}");
-        assert_eq!(
-            work.result.refused.len(),
-            refused,
-            "{name}: {:?}",
-            work.result.refused
-        );
-        assert_eq!(
-            work.error().map(|error| error.kind.clone()),
-            error,
-            "{name}"
-        );
+        assert_eq!(work.result.refused.len(), refused, "{name}: {:?}", work.result.refused);
+        assert_eq!(work.error().map(|error| error.kind.clone()), error, "{name}");
         assert_eq!(
             matches!(work.result.end, End::PlanAgain(_)),
             name.starts_with("planned again"),
@@ -172,16 +152,9 @@ fn what_comes_of_one_services_changes() {
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
     let fake = Fake::default();
-    let works = fake.run(vec![vec![
-        target("a", &[BUSY]),
-        target("b", &[BUSY, BUSY, Answer::Done]),
-    ]]);
-    assert_eq!(
-        works[0].result.refused.len(),
-        1,
-        "{:?}",
-        works[0].result.refused
-    );
+    let works =
+        fake.run(vec![vec![target("a", &[BUSY]), target("b", &[BUSY, BUSY, Answer::Done])]]);
+    assert_eq!(works[0].result.refused.len(), 1, "{:?}", works[0].result.refused);
     assert_eq!(works[0].lines(), ["b: added"]);
 }
 
@@ -233,10 +206,7 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     let endless = vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])];
     let begun = clock::now();
     let works = fake.run(vec![endless, many.collect()]);
-    assert!(
-        clock::since(begun) > LONGEST_ACTION,
-        "the case shows nothing"
-    );
+    assert!(clock::since(begun) > LONGEST_ACTION, "the case shows nothing");
     let [stuck, many] = works.try_into().ok().unwrap();
     let error = stuck.error().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
@@ -276,11 +246,7 @@ fn who_is_to_end_does_not_wait() {
         (error.kind.clone(), error.message.as_str()),
         (ErrorKind::Refused, "could not add a: ccm is ending")
     );
-    assert_eq!(
-        (over.error(), over.lines().len()),
-        (None, 2),
-        "what needs no wait is made"
-    );
+    assert_eq!((over.error(), over.lines().len()), (None, 2), "what needs no wait is made");
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
@@ -289,10 +255,7 @@ fn who_is_to_end_does_not_wait() {
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();
     fake.is_ending.store(true, Relaxed);
-    let lists = vec![
-        vec![step("a", &[Answer::Forever])],
-        vec![step("b", &[Answer::Slow(300)])],
-    ];
+    let lists = vec![vec![step("a", &[Answer::Forever])], vec![step("b", &[Answer::Slow(300)])]];
     let works = fake.run_with(lists, 2);
     assert!(works[0].error().is_some() && works[1].error().is_none());
     let rounds = fake.rounds.load(Relaxed);
@@ -414,10 +377,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
             (over[0].result.is_stopped, &over[0].lines()[..]),
             (true, &["a: added".to_owned()][..])
         );
-        assert_eq!(
-            (over[1].result.is_stopped, over[1].lines().len()),
-            (false, 2)
-        );
+        assert_eq!((over[1].result.is_stopped, over[1].lines().len()), (false, 2));
     });
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
@@ -462,13 +422,7 @@ fn executions_in_turn_are_sent_in_their_order() {
     let fake = Fake::default();
     let works = fake.run_in_turn(vec![
         (None, vec![step("a", &[Answer::Runs(30)])]),
-        (
-            None,
-            vec![
-                step("b1", &[Answer::Runs(30)]),
-                step("b2", &[Answer::Runs(30)]),
-            ],
-        ),
+        (None, vec![step("b1", &[Answer::Runs(30)]), step("b2", &[Answer::Runs(30)])]),
         (None, vec![step("c", &[Answer::Done])]),
     ]);
     assert!(works.iter().all(|work| work.error().is_none()));
@@ -498,12 +452,8 @@ fn after_busy_each_change_in_turn_waits_for_the_end_of_the_one_before() {
 #[test]
 fn what_fails_for_all_stops_the_executions_in_turn() {
     let _simulated = simulated();
-    let cases: [(Answer, usize, bool); 4] = [
-        (Answer::Done, 1, true),
-        (NO, 1, true),
-        (AWAY, 1, false),
-        (BUSY, 11, false),
-    ];
+    let cases: [(Answer, usize, bool); 4] =
+        [(Answer::Done, 1, true), (NO, 1, true), (AWAY, 1, false), (BUSY, 11, false)];
     for (answer, tries, is_next_sent) in cases {
         let fake = Fake::default();
         let works = fake.run_in_turn(vec![
@@ -552,10 +502,7 @@ fn changes_in_turn_share_questions() {
     let log = fake.log();
     let asked = log.iter().filter(|line| line.starts_with("ask")).count();
     let intervals = clock::since(begun).div_duration_f64(ASKED_AFTER);
-    assert!(
-        asked as f64 <= intervals + 2.0,
-        "{asked} questions in {intervals} intervals"
-    );
+    assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
 /// What is being made when a share is used up goes on; what was not sent yet is dropped, unless another namespace asked.

@@ -32,12 +32,8 @@ pub(super) fn facts(
     let ids: BTreeSet<InstanceId> =
         not_ready.filter_map(|node| server_of(node, &*apis.provider)).collect();
     let claimed = nodes.iter().filter_map(|node| server_of(node, &*apis.provider));
-    let observation = Observation {
-        apis,
-        begun: clock::now(),
-        claimed: claimed.collect(),
-        list_max_age,
-    };
+    let observation =
+        Observation { apis, begun: clock::now(), claimed: claimed.collect(), list_max_age };
     let cloud: BTreeSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
     let not_ready = nodes.iter().filter(|node| !node.is_ready());
     let not_ready: BTreeSet<u64> =

@@ -43,9 +43,9 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
         return plan;
     };
     if node.is_ready() {
-        let to_remove = node.taint(SHUTDOWN).map(|_| NodeChange::RemoveShutdownTaint {
-            taints: taints(node, false),
-        });
+        let to_remove = node
+            .taint(SHUTDOWN)
+            .map(|_| NodeChange::RemoveShutdownTaint { taints: taints(node, false) });
         plan.changes.extend(to_remove);
         return plan;
     }

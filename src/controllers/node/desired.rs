@@ -132,10 +132,7 @@ pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
     let twin = |label: TopologyLabel| {
         let beta = node.metadata.labels.get(label.beta_key())?;
         let source = Source::Label(label.beta_key().to_owned());
-        Some((
-            label.stable_key().to_owned(),
-            Sourced::new(Some(beta.to_owned()), source),
-        ))
+        Some((label.stable_key().to_owned(), Sourced::new(Some(beta.to_owned()), source)))
     };
     TopologyLabel::ALL.into_iter().filter_map(twin).collect()
 }

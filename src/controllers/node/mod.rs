@@ -96,11 +96,7 @@ impl Controller for NodeController {
 
 impl NodeController {
     pub fn new(settings: Settings) -> NodeController {
-        NodeController {
-            settings,
-            backoff: Backoff::new(),
-            last_refresh: None,
-        }
+        NodeController { settings, backoff: Backoff::new(), last_refresh: None }
     }
 
     /// What would be done, for the nodes that are due or selected.
@@ -163,11 +159,7 @@ impl NodeController {
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
         let due: Vec<&Arc<Node>> = nodes.value.iter().filter(|node| is_due(node)).collect();
         if due.is_empty() && !is_refresh {
-            let observed = Observed {
-                nodes,
-                servers: None,
-                begun: now,
-            };
+            let observed = Observed { nodes, servers: None, begun: now };
             return Ok((observed, Vec::new()));
         }
         let can_wait = due.is_empty() && !selection.is_explicit() && self.last_refresh.is_some();
@@ -177,11 +169,7 @@ impl NodeController {
             (Urgency::Needed, self.young())
         };
         let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
-        let named = if is_refresh {
-            None
-        } else {
-            self.read_by_name(apis, &due)
-        };
+        let named = if is_refresh { None } else { self.read_by_name(apis, &due) };
         let mut servers = match named {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
@@ -198,11 +186,7 @@ impl NodeController {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
-        let mut observed = Observed {
-            nodes,
-            servers: Some(servers.clone()),
-            begun: now,
-        };
+        let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
         // These plans rest on what was read last, and say what the plans that are applied need.
         let index = observed.index(&*apis.provider);
         let plans =
@@ -282,11 +266,7 @@ impl NodeController {
         let plan_for = |node: &Node| {
             let plan = plan_node(node, &index, &*apis.provider, overdue);
             let needs = needs_of(&plan, apis, young, observed.begun);
-            if plan.changes.is_empty() || servers.satisfy(&needs) {
-                Ok(plan)
-            } else {
-                Err(needs)
-            }
+            if plan.changes.is_empty() || servers.satisfy(&needs) { Ok(plan) } else { Err(needs) }
         };
         let plan_and_write = |node: &Arc<Node>| {
             let replan = |node: &Node| plan_for(node).map_err(|_| TOO_OLD);
@@ -379,9 +359,7 @@ impl NodeController {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.last_refresh.map(|last| now.duration_since(last));
         let overdue = since_last.and_then(|time| time.checked_sub(frequency));
-        overdue.map_or(frequency, |time| {
-            frequency.min(time + self.settings.sync_interval)
-        })
+        overdue.map_or(frequency, |time| frequency.min(time + self.settings.sync_interval))
     }
 
     /// Waits for its initialisation, or failed before; and its back-off is over. A node being deleted, or of another
@@ -425,14 +403,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
         _ => "not_ready",
     };
     let states: Vec<&str> = nodes.iter().map(|node| state(node)).collect();
-    let all = [
-        "foreign",
-        "unmatched",
-        "uninitialized",
-        "shutdown",
-        "ready",
-        "not_ready",
-    ];
+    let all = ["foreign", "unmatched", "uninitialized", "shutdown", "ready", "not_ready"];
     for one in all {
         let count = states.iter().filter(|state| **state == one).count();
         NODES.set(&[one], count as f64);

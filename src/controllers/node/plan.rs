@@ -208,10 +208,8 @@ impl NodePlan {
             Server::Unmatched => needs.dedicated_since = Some(first_seen),
             Server::Matched(..) | Server::Foreign | Server::Unknown | Server::Unclear => {}
         }
-        let misses_its_server = matches!(
-            self.server,
-            Server::Unmatched | Server::Gone(InstanceId::Cloud(_))
-        );
+        let misses_its_server =
+            matches!(self.server, Server::Unmatched | Server::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
             // The node waits for its initialisation, and its server may have been made since the list was read.
             needs.since = Some(begun);
@@ -439,10 +437,7 @@ impl NodePlan {
         if !desired::same_addresses(have, &wanted) {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             let description = describe(&self.address_fields);
-            self.changes.push(NodeChange::SetAddresses {
-                addresses,
-                description,
-            });
+            self.changes.push(NodeChange::SetAddresses { addresses, description });
         }
     }
 
@@ -534,12 +529,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
     ];
     let why = why.into_iter().filter(|(is_so, _)| *is_so);
     let why: Vec<&str> = why.map(|(_, why)| why).collect();
-    let message = format!(
-        "server {} ({}) {}",
-        server.name,
-        server.id,
-        why.join(" and ")
-    );
+    let message = format!("server {} ({}) {}", server.name, server.id, why.join(" and "));
     let finding = Finding::warning(Reason::ServerImpaired, message);
     let fix = match server.is_in_rescue {
         true => format!(

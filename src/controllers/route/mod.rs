@@ -81,10 +81,7 @@ impl RouteController {
     /// The routes that nodes want, where the cloud does not answer: nothing is planned.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<Plan, Error> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
-        let network = Network {
-            routes_at_most: usize::MAX,
-            ..Network::default()
-        };
+        let network = Network { routes_at_most: usize::MAX, ..Network::default() };
         let settings = &self.settings;
         let mut plan = settings.plan(apis, &self.memory, &nodes, &[], &network);
         plan.forget_changes();
@@ -93,11 +90,8 @@ impl RouteController {
 
     /// The routes of the Network, where Kubernetes does not answer: nothing is planned.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Plan, Error> {
-        let ages = Ages {
-            network: Duration::ZERO,
-            instances: Duration::ZERO,
-            urgency: Urgency::Asked,
-        };
+        let ages =
+            Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
         let observed = self.settings.observe(apis, &self.memory, &[], &ages)?;
         let mut plan = observed.plan;
         plan.forget_changes();

@@ -187,12 +187,7 @@ pub(super) struct Due {
 
 impl Schedule {
     pub(super) fn new() -> Schedule {
-        Schedule {
-            compared: None,
-            begun: None,
-            is_interrupted: false,
-            backoff: Backoff::new(),
-        }
+        Schedule { compared: None, begun: None, is_interrupted: false, backoff: Backoff::new() }
     }
 
     /// None: nothing is due.
@@ -225,11 +220,7 @@ impl Schedule {
         if is_due {
             self.begun = Some(now);
         }
-        Ok(is_due.then_some(Due {
-            nodes,
-            is_changed,
-            is_time,
-        }))
+        Ok(is_due.then_some(Due { nodes, is_changed, is_time }))
     }
 
     /// The nodes of `due` were compared, by these servers.
@@ -332,10 +323,7 @@ mod tests {
     #[test]
     fn a_route_is_forgotten_when_the_network_lacks_it() {
         let mut memory = Memory::default();
-        let plan = |rows| Plan {
-            rows,
-            ..Plan::default()
-        };
+        let plan = |rows| Plan { rows, ..Plan::default() };
         let rows = vec![
             row(1, State::Ok, Step::Nothing),
             row(2, State::Ok, Step::Nothing),
@@ -357,10 +345,7 @@ mod tests {
         let mut memory = Memory::default();
         for of in [0..5000, 5000..9000] {
             let rows = of.clone().map(|n| row(n, State::Ok, Step::Nothing));
-            let plan = Plan {
-                rows: rows.collect(),
-                ..Plan::default()
-            };
+            let plan = Plan { rows: rows.collect(), ..Plan::default() };
             memory.note_routes(&plan, &network(of));
             assert_eq!(memory.routes.len(), REMEMBERED_AT_MOST);
         }

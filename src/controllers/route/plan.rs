@@ -204,10 +204,7 @@ impl<'a> Planner<'a> {
                     });
                     continue;
                 };
-                let route = Route {
-                    destination,
-                    gateway,
-                };
+                let route = Route { destination, gateway };
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
                     desired.obstacle = Some(format!(
@@ -237,9 +234,7 @@ impl<'a> Planner<'a> {
         let mut accepted = self.accepted.iter();
         if let Some((net, (_, place))) = accepted.find(|(net, _)| hits(net)) {
             let other = self.desired[*place].node.name();
-            return Some(format!(
-                "its pods' {destination} is taken: node {other} has {net}"
-            ));
+            return Some(format!("its pods' {destination} is taken: node {other} has {net}"));
         }
         if !is_missing {
             return None;
@@ -566,10 +561,8 @@ impl<'a> Planner<'a> {
 
 /// What to do about a server that is not in the Network.
 fn attach(server: InstanceId, network: u64) -> String {
-    let attach = shell_command(
-        "hcloud server attach-to-network",
-        &[&server, &"--network", &network],
-    );
+    let attach =
+        shell_command("hcloud server attach-to-network", &[&server, &"--network", &network]);
     format!("attach the server: {attach}")
 }
 
@@ -579,12 +572,8 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
     for step in [Step::Delete, Step::Replace, Step::Add] {
         for row in rows.iter().filter(|row| row.step == step) {
-            let change = |kind, route, why| RouteChange {
-                kind,
-                route,
-                node: row.node.clone(),
-                why,
-            };
+            let change =
+                |kind, route, why| RouteChange { kind, route, node: row.node.clone(), why };
             let why = match row.state {
                 State::Blackhole => "its gateway is no server's",
                 State::WrongGateway => "these pods are on another server",

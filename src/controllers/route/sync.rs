@@ -266,9 +266,7 @@ impl<'a> Sync<'a> {
             }
             self.set_conditions(true);
         }
-        let Synced {
-            report, plan, made, ..
-        } = &mut self.synced;
+        let Synced { report, plan, made, .. } = &mut self.synced;
         for (object, change) in self.conditions {
             report.add_changes(&object, &change.description());
             made.push((object, change.json()));

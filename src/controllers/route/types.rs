@@ -213,18 +213,8 @@ mod tests {
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
         // State, what there was and what is wanted; the state with the old route, with none and with the new one.
         let cases = [
-            (
-                State::WrongGateway,
-                has_old,
-                wants_new,
-                [Some(State::WrongGateway), missing, ok],
-            ),
-            (
-                State::Blackhole,
-                has_old,
-                None,
-                [Some(State::Blackhole), None, None],
-            ),
+            (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
+            (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),
             (State::Missing, None, wants_new, [missing, missing, ok]),
             (State::Missing, None, None, [missing; 3]),
         ];

@@ -218,10 +218,7 @@ impl Admission {
         agenda: &Agenda,
         has_room: bool,
     ) -> Option<Arc<Service>> {
-        let own = Payer {
-            share: self.share(&service.metadata.namespace),
-            can_stop: true,
-        };
+        let own = Payer { share: self.share(&service.metadata.namespace), can_stop: true };
         if has_room {
             self.take(service, Some(own));
             return Some(Arc::clone(service));
@@ -238,11 +235,7 @@ impl Admission {
     fn take(&mut self, service: &Arc<Service>, payer: Option<Payer>) {
         let uid = &service.metadata.uid;
         let before = self.admitted.remove(uid).map(|known| known.service);
-        let admitted = Admitted {
-            service: Arc::clone(service),
-            payer,
-            before,
-        };
+        let admitted = Admitted { service: Arc::clone(service), payer, before };
         self.admitted.insert(uid.clone(), admitted);
     }
 
@@ -356,51 +349,28 @@ mod tests {
         let first = [service("one", "1", "x"), service("two", "1", "x")];
         let seen = look(&mut admission, &agenda, &first);
         assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
-        assert!(
-            admission.own_payer("one").is_none(),
-            "the first look is free"
-        );
+        assert!(admission.own_payer("one").is_none(), "the first look is free");
 
         let changed = [service("one", "2", "y"), service("two", "1", "x")];
-        assert_eq!(
-            look(&mut admission, &agenda, &changed),
-            ("one 2 y, two 1 x".into(), 0)
-        );
+        assert_eq!(look(&mut admission, &agenda, &changed), ("one 2 y, two 1 x".into(), 0));
         assert!(admission.own_payer("one").is_some(), "it changed");
         assert!(admission.own_payer("two").is_none(), "it did not");
         admission.ended(&changed[0], None);
         assert!(admission.own_payer("one").is_none(), "it is in order");
 
         use_up(&mut admission);
-        let all = [
-            service("one", "3", "z"),
-            service("two", "2", "x"),
-            service("new", "1", "x"),
-        ];
+        let all = [service("one", "3", "z"), service("two", "2", "x"), service("new", "1", "x")];
         let as_before = "one 3 y, two 2 x".to_owned();
         assert_eq!(look(&mut admission, &agenda, &all), (as_before.clone(), 2));
-        assert_eq!(
-            look(&mut admission, &agenda, &all),
-            (as_before, 0),
-            "no news"
-        );
+        assert_eq!(look(&mut admission, &agenda, &all), (as_before, 0), "no news");
         let again = admission.again(service("one", "4", "zz"), &agenda).unwrap();
-        assert_eq!(
-            (
-                &*again.spec.load_balancer_ip,
-                &*again.metadata.resource_version
-            ),
-            ("y", "4")
-        );
+        assert_eq!((&*again.spec.load_balancer_ip, &*again.metadata.resource_version), ("y", "4"));
         assert!(admission.again(all[2].clone(), &agenda).is_none());
 
         let mut leaving = all[0].as_ref().clone();
         leaving.metadata.deletion_timestamp = Some("now".into());
         let leaving = [Arc::new(leaving), service("two", "3", "x")];
-        assert_eq!(
-            look(&mut admission, &agenda, &leaving),
-            ("one 3 z, two 3 x".into(), 0)
-        );
+        assert_eq!(look(&mut admission, &agenda, &leaving), ("one 3 z, two 3 x".into(), 0));
         assert!(!admission.is_anything_waiting());
     }
 
@@ -437,11 +407,7 @@ mod tests {
         assert_eq!(admission.shares.len(), 1);
         admission.ended(&one, None);
         look(&mut admission, &agenda, &[]);
-        let sizes = (
-            admission.shares.len(),
-            admission.admitted.len(),
-            admission.waiting.len(),
-        );
+        let sizes = (admission.shares.len(), admission.admitted.len(), admission.waiting.len());
         assert_eq!(sizes, (0, 0, 0));
     }
 }

@@ -165,11 +165,7 @@ impl Agenda {
     /// made.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
-        let urgency = if for_people {
-            Urgency::Needed
-        } else {
-            Urgency::Changed
-        };
+        let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
         Reads { max_age, urgency }
     }
 
@@ -389,9 +385,8 @@ impl Dependencies {
         }
         let snapshot = apis.load_balancers_last();
         let snapshot = snapshot.as_deref();
-        let mut others = of_groups(&seen.services, |service| {
-            observe::known_group(apis, snapshot, service)
-        });
+        let mut others =
+            of_groups(&seen.services, |service| observe::known_group(apis, snapshot, service));
         let has_groups = !others.is_empty();
         let with_secrets = seen.services.iter().filter(|_| !seen.tls_secrets.is_empty());
         for service in with_secrets {
@@ -405,11 +400,7 @@ impl Dependencies {
             }
             *others.entry(service.metadata.uid.clone()).or_default() ^= of_secrets.finish();
         }
-        Dependencies {
-            nodes: of_nodes.finish(),
-            others,
-            has_groups,
-        }
+        Dependencies { nodes: of_nodes.finish(), others, has_groups }
     }
 
     fn of(&self, service: &Service) -> u64 {
@@ -513,10 +504,7 @@ mod tests {
         }
 
         fn sees(&mut self) {
-            let dependencies = Dependencies {
-                nodes: self.nodes,
-                ..Dependencies::default()
-            };
+            let dependencies = Dependencies { nodes: self.nodes, ..Dependencies::default() };
             self.agenda.saw(&self.seen, dependencies);
         }
 
@@ -683,22 +671,10 @@ mod tests {
         // What changes → for whom that is news.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
-            (
-                "a member",
-                |all| all[0].spec.load_balancer_ip = "1".into(),
-                &["a", "b"],
-            ),
+            ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),
             ("a member goes", |all| drop(all.remove(0)), &["b"]),
-            (
-                "a member moves",
-                |all| all[0].metadata.namespace = "two".into(),
-                &["a", "b", "c"],
-            ),
-            (
-                "one without a group",
-                |all| all[3].spec.load_balancer_ip = "1".into(),
-                &[],
-            ),
+            ("a member moves", |all| all[0].metadata.namespace = "two".into(), &["a", "b", "c"]),
+            ("one without a group", |all| all[3].spec.load_balancer_ip = "1".into(), &[]),
         ];
         for (what, change, news) in cases {
             let mut all = all.to_vec();

@@ -108,10 +108,7 @@ fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
         namespace: String::new(),
         uid: String::new(),
     };
-    let cloud = LoadBalancerPlan {
-        outcome: Outcome::of(deletions),
-        ..LoadBalancerPlan::default()
-    };
+    let cloud = LoadBalancerPlan { outcome: Outcome::of(deletions), ..LoadBalancerPlan::default() };
     let plan = ServicePlan::new(object, Arc::default(), Want::Nothing, cloud);
     plan.has_writes().then_some(plan)
 }

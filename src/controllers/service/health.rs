@@ -121,9 +121,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let is_young = is_young(&plan.service, clock::timestamp());
     if is_young {
         let minutes = GRACE.as_mins();
-        parts.push(format!(
-            "the Service is younger than {minutes} minutes, and may need that time"
-        ));
+        parts
+            .push(format!("the Service is younger than {minutes} minutes, and may need that time"));
     }
     // The check `servers` has the fix of a server that is off.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
@@ -249,11 +248,7 @@ mod tests {
             "spec": { "type": "LoadBalancer" },
         });
         let services = [Arc::new(serde_json::from_value(service).unwrap())];
-        let counts = TargetCounts {
-            unhealthy: 1,
-            total: 1,
-            ..TargetCounts::default()
-        };
+        let counts = TargetCounts { unhealthy: 1, total: 1, ..TargetCounts::default() };
         let health = [SeenHealth {
             use_of: BalancerUse::Own,
             counts,

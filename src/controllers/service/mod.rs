@@ -161,10 +161,7 @@ impl ServiceController {
     ) -> Result<Vec<ServicePlan>, Error> {
         let seen = self.look(apis, &Selection::All, clock::now())?;
         let services = seen.services.iter().map(|one| &**one);
-        let cluster = Cluster {
-            groups: groups(&*apis.provider, services),
-            ..Cluster::default()
-        };
+        let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
         let plan = |one: &Arc<Service>| {
             let cloud = LoadBalancerPlan {
                 findings: check(one, manifests, &cluster).unwrap_or_default(),
@@ -222,15 +219,7 @@ impl ServiceController {
             has_written: false,
         };
         sync.run(provider);
-        let Sync {
-            payers,
-            mut report,
-            mut plans,
-            compared,
-            is_closed,
-            has_written,
-            ..
-        } = sync;
+        let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
         if for_people {
             // In whatever order they ended: the lines of one Service stand together.
             plans.sort_by_cached_key(ServicePlan::name);
@@ -239,12 +228,7 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| !report.has_unreached());
-        let ServiceController {
-            settings,
-            agenda,
-            certificates,
-            ..
-        } = self;
+        let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
             // What was read of load balancers is mostly what there is still: then no call for orphans alone.
@@ -442,12 +426,7 @@ impl ServiceController {
             );
         }
         services.sort_by_cached_key(|service| service.full_name());
-        Ok(Seen {
-            list,
-            services,
-            is_comparison,
-            ..Seen::default()
-        })
+        Ok(Seen { list, services, is_comparison, ..Seen::default() })
     }
 
     /// Nodes and Secrets for these Services.
@@ -525,11 +504,7 @@ impl ServiceController {
     ) -> Result<Observed, Error> {
         let waiting = self.admission.waiting_of(&services);
         let observed = observe::observe(apis, &self.settings.cluster_name, services, seen, reads)?;
-        Ok(Observed {
-            management: self.management,
-            waiting,
-            ..observed
-        })
+        Ok(Observed { management: self.management, waiting, ..observed })
     }
 }
 

@@ -235,10 +235,8 @@ pub(super) fn observe(
     // Nothing of theirs on a load balancer of several is removed.
     let untouched = |one: &Arc<Service>| {
         let is_unread = one.too_large().is_some();
-        let left = provider::UntouchedService {
-            namespace: one.metadata.namespace.clone(),
-            is_unread,
-        };
+        let left =
+            provider::UntouchedService { namespace: one.metadata.namespace.clone(), is_unread };
         let is_left = is_unread || one.left_alone.is_some();
         is_left.then(|| (one.metadata.uid.clone(), left))
     };
@@ -281,10 +279,7 @@ struct Dedicated {
 
 impl Dedicated {
     fn of(apis: &Apis) -> Dedicated {
-        Dedicated {
-            servers: apis.dedicated_last(),
-            is_known: apis.provider.dedicated().is_some(),
-        }
+        Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
     }
 
     /// The same, listed now where they never were: only a list proves which address is a node's.

@@ -263,10 +263,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             let new = new.value.clone();
             let first = created.entry((group, new.clone())).or_insert(name.clone());
             if *first != name {
-                let add = AddToNew {
-                    name: new,
-                    created_for: first.clone(),
-                };
+                let add = AddToNew { name: new, created_for: first.clone() };
                 plan.cloud.outcome = Outcome::of(vec![Box::new(add)]);
                 continue;
             }
@@ -446,9 +443,9 @@ impl ServicePlan {
     /// After the changes in the cloud.
     pub(super) fn last_write(&self) -> Option<ServiceWrite> {
         match self.want {
-            Want::Remove if self.obstacle().is_none() => Some(ServiceWrite::RemoveFinalizer {
-                empties_status: !self.empties_status_first(),
-            }),
+            Want::Remove if self.obstacle().is_none() => {
+                Some(ServiceWrite::RemoveFinalizer { empties_status: !self.empties_status_first() })
+            }
             Want::Release if self.obstacle().is_none() => {
                 let has = self.service.has_our_finalizer();
                 has.then_some(ServiceWrite::EndManagement)
@@ -573,10 +570,7 @@ impl ServicePlan {
 impl ServiceWrite {
     /// Whether the Service is not ours any more after the write.
     pub(super) fn ends_management(&self) -> bool {
-        matches!(
-            self,
-            ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement
-        )
+        matches!(self, ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement)
     }
 }
 

@@ -404,12 +404,7 @@ impl Sync<'_> {
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
-        let Work {
-            mut task,
-            plan,
-            observed,
-            ..
-        } = over.subject;
+        let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
         self.payers.extend(task.payer.clone());
         task.since = clock::now();

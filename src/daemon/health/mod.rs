@@ -62,12 +62,8 @@ impl Health {
         stop: &'static Stop,
         lease: Option<Arc<Lease>>,
     ) -> &'static Health {
-        let health: &'static Health = Box::leak(Box::new(Health {
-            settings,
-            apis,
-            threads: Mutex::default(),
-            lease,
-        }));
+        let health: &'static Health =
+            Box::leak(Box::new(Health { settings, apis, threads: Mutex::default(), lease }));
         if let Some(address) = health.settings.address {
             let verdict = |path: &str| health.verdict(path);
             server::start(address, stop, verdict);
@@ -79,10 +75,7 @@ impl Health {
     /// work it announces with `heartbeat::pause`. When it ends, the process is no longer alive.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
-        let watched = Watched {
-            name,
-            heartbeat: Arc::downgrade(&heartbeat),
-        };
+        let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };
         lock(&self.threads).push(watched);
         heartbeat
     }
@@ -135,11 +128,7 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Ver
 
 /// What is wrong, with this status; or that nothing is.
 fn ok_unless(status: u16, wrong: String) -> Verdict {
-    if wrong.is_empty() {
-        Verdict::new(200, "ok\n")
-    } else {
-        Verdict::new(status, wrong)
-    }
+    if wrong.is_empty() { Verdict::new(200, "ok\n") } else { Verdict::new(status, wrong) }
 }
 
 #[cfg(test)]
@@ -148,19 +137,10 @@ mod tests {
 
     #[test]
     fn each_thread_must_show_life() {
-        let (first, second) = (
-            Arc::new(Heartbeat::default()),
-            Arc::new(Heartbeat::default()),
-        );
+        let (first, second) = (Arc::new(Heartbeat::default()), Arc::new(Heartbeat::default()));
         let threads = [
-            Watched {
-                name: "first",
-                heartbeat: Arc::downgrade(&first),
-            },
-            Watched {
-                name: "second",
-                heartbeat: Arc::downgrade(&second),
-            },
+            Watched { name: "first", heartbeat: Arc::downgrade(&first) },
+            Watched { name: "second", heartbeat: Arc::downgrade(&second) },
         ];
         assert_eq!(live(&[], SILENCE_LIMIT), Verdict::new(200, "ok\n"));
         assert_eq!(live(&threads, SILENCE_LIMIT), Verdict::new(200, "ok\n"));
@@ -180,20 +160,8 @@ mod tests {
         for (is_standby, kube, cloud, status, text) in [
             (false, true, true, 200, "ok\n"),
             (true, false, false, 200, "ok: standby\n"),
-            (
-                false,
-                false,
-                true,
-                503,
-                "the Kubernetes API was not reached yet\n",
-            ),
-            (
-                false,
-                true,
-                false,
-                503,
-                "the cloud API was not reached yet\n",
-            ),
+            (false, false, true, 503, "the Kubernetes API was not reached yet\n"),
+            (false, true, false, 503, "the cloud API was not reached yet\n"),
         ] {
             let verdict = ready(is_standby, kube, cloud);
             assert_eq!(verdict, Verdict::new(status, text));

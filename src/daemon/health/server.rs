@@ -108,10 +108,7 @@ fn serve(
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {
-            Ok((stream, _)) => Arc::new(Connection {
-                stream,
-                had_turn: AtomicBool::new(false),
-            }),
+            Ok((stream, _)) => Arc::new(Connection { stream, had_turn: AtomicBool::new(false) }),
             Err(error) => {
                 log::debug!("health: accept: {error}");
                 clock::sleep(clock::from_machine(ACCEPT_RETRY));
@@ -185,11 +182,7 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
 /// How long the machine may still wait. The error: no longer. A time-out of zero would be none at all.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
-    if left.is_zero() {
-        Err(ErrorKind::TimedOut.into())
-    } else {
-        Ok(left)
-    }
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// The answer to a probe.
@@ -203,11 +196,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) fn new(status: u16, text: impl Into<String>) -> Verdict {
-        Verdict {
-            status,
-            content_type: "text/plain; charset=utf-8",
-            text: text.into(),
-        }
+        Verdict { status, content_type: "text/plain; charset=utf-8", text: text.into() }
     }
 }
 
@@ -264,11 +253,7 @@ fn refusal(status: u16) -> Vec<u8> {
 }
 
 fn response(verdict: &Verdict, with_body: bool) -> Vec<u8> {
-    let Verdict {
-        status,
-        content_type,
-        text,
-    } = verdict;
+    let Verdict { status, content_type, text } = verdict;
     let allow = match status {
         405 => "Allow: GET, HEAD\r\n",
         _ => "",
@@ -318,9 +303,7 @@ mod tests {
         let serving = std::thread::spawn(move || {
             let had_turn = AtomicBool::new(false);
             let connection = Connection { stream, had_turn };
-            drop(respond(&connection, |_| {
-                Some(Verdict::new(200, text.as_str()))
-            }));
+            drop(respond(&connection, |_| Some(Verdict::new(200, text.as_str()))));
         });
         let mut received = String::new();
         client.read_to_string(&mut received).unwrap();

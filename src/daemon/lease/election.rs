@@ -45,12 +45,7 @@ pub(super) enum Step {
 
 impl Election {
     pub(super) fn new(identity: &str, lease_seconds: u32, second: Duration) -> Election {
-        Election {
-            identity: identity.to_owned(),
-            lease_seconds,
-            second,
-            seen: None,
-        }
+        Election { identity: identity.to_owned(), lease_seconds, second, seen: None }
     }
 
     /// Decides on what was read just now.
@@ -94,11 +89,7 @@ impl Election {
         let changed = before.is_some();
         self.seen = Some(match before {
             Some(seen) if seen.spec == *spec => seen,
-            _ => Seen {
-                spec: spec.clone(),
-                since: now,
-                changed,
-            },
+            _ => Seen { spec: spec.clone(), since: now, changed },
         });
     }
 
@@ -220,12 +211,7 @@ mod tests {
     /// Its clock may say anything: only that it moves counts.
     #[test]
     fn another_host_s_clock_does_not_matter() {
-        for renewed in [
-            "1970-01-01T00:00:00.000000Z",
-            "2199-01-01T00:00:00.000000Z",
-            "-",
-            "soon",
-        ] {
+        for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {
             let spec = record(&format!("a 15 {renewed} 0"));
             let begun = Instant::now();
             let mut election = Election::new("us", 15, Duration::from_secs(1));
@@ -257,17 +243,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_client_go_writes() {
-        let now = Moment {
-            monotonic: Instant::now(),
-            wall: wall("2026-11-20T11:00:00.5Z"),
-        };
+        let now = Moment { monotonic: Instant::now(), wall: wall("2026-11-20T11:00:00.5Z") };
         let now_text = "2026-11-20T11:00:00.500000Z".to_owned();
         let election = Election::new("us", 15, Duration::from_secs(1));
         let ours = record("us 15 t 4").unwrap();
-        let renewed = LeaseSpec {
-            renew_time: now_text.clone(),
-            ..ours.clone()
-        };
+        let renewed = LeaseSpec { renew_time: now_text.clone(), ..ours.clone() };
         assert_eq!(election.renewal(&ours, now), renewed);
         let released = LeaseSpec {
             holder: String::new(),

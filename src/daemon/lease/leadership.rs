@@ -284,10 +284,7 @@ mod tests {
     /// A Lease that makes no call.
     fn lease(clock: &Clock, stop: &'static Stop) -> Arc<Lease> {
         let settings = Settings {
-            key: LeaseKey {
-                namespace: "kube-system".into(),
-                name: "ccm".into(),
-            },
+            key: LeaseKey { namespace: "kube-system".into(), name: "ccm".into() },
             identity: "us".into(),
             lease_seconds: 15,
             second: Duration::from_secs(1),
@@ -361,13 +358,9 @@ mod tests {
 
     #[test]
     fn a_write_that_may_outlive_the_lease_does_not_start() {
-        for (since_s, fits_in) in [
-            (0.0, true),
-            (7.0, true),
-            (7.001, false),
-            (15.0, false),
-            (9e9, false),
-        ] {
+        for (since_s, fits_in) in
+            [(0.0, true), (7.0, true), (7.001, false), (15.0, false), (9e9, false)]
+        {
             let since = Duration::from_secs_f64(since_s);
             let (write, lease) = (Duration::from_secs(8), Duration::from_secs(15));
             assert_eq!(fits(since, write, lease), fits_in, "{since_s} s");
@@ -377,10 +370,7 @@ mod tests {
     #[test]
     fn a_uuid_says_its_version() {
         assert_eq!(uuid(0, 0), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(
-            uuid(u64::MAX, u64::MAX),
-            "ffffffff-ffff-4fff-bfff-ffffffffffff"
-        );
+        assert_eq!(uuid(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 
     #[test]

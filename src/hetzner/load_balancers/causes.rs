@@ -64,11 +64,7 @@ pub(crate) fn cause(health: &Health, service: &Service) -> Cause {
         ),
         (_, None) => ("its health check fails", check_pods(service)),
     };
-    Cause {
-        kind,
-        message: message.into(),
-        remedy,
-    }
+    Cause { kind, message: message.into(), remedy }
 }
 
 fn check_pods(service: &Service) -> String {
@@ -85,8 +81,5 @@ fn check_pods(service: &Service) -> String {
 fn endpoints(service: &Service) -> String {
     let label = format!("kubernetes.io/service-name={}", service.name);
     let namespace = &service.namespace;
-    shell_command(
-        "kubectl -n",
-        &[namespace, &"get", &"endpointslices", &"-l", &label],
-    )
+    shell_command("kubectl -n", &[namespace, &"get", &"endpointslices", &"-l", &label])
 }

@@ -152,10 +152,7 @@ impl Change {
             project: project.clone(),
             action,
             id,
-            request: Request {
-                body,
-                ..Request::default()
-            },
+            request: Request { body, ..Request::default() },
             description,
             purpose: Purpose::Usual,
             event: None,
@@ -229,21 +226,14 @@ impl Change {
     }
 
     fn call(&self) -> (Method, String) {
-        let all = if self.action.is(OfCertificate) {
-            "/certificates"
-        } else {
-            "/load_balancers"
-        };
+        let all = if self.action.is(OfCertificate) { "/certificates" } else { "/load_balancers" };
         let Some(id) = self.id else {
             return (Method::Post, all.to_owned());
         };
         match self.action {
             Action::Edit | Action::EditCertificate => (Method::Put, format!("{all}/{id}")),
             Action::Delete | Action::DeleteCertificate => (Method::Delete, format!("{all}/{id}")),
-            action => (
-                Method::Post,
-                format!("{all}/{id}/actions/{}", action.name()),
-            ),
+            action => (Method::Post, format!("{all}/{id}/actions/{}", action.name())),
         }
     }
 
@@ -296,11 +286,7 @@ impl Change {
         let (action, balancer) = match answer {
             None => (None, None),
             // Whatever else comes with a 200 is not the API's, and says nothing of what was done.
-            Some(Answer {
-                action: None,
-                load_balancer: None,
-                certificate: None,
-            }) => {
+            Some(Answer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!("{name}: answered neither an action nor what was changed");
                 return Err(Error::new(ErrorKind::Unavailable, why));
@@ -316,10 +302,7 @@ impl Change {
         Ok(match (self.action, whole, running) {
             // This load balancer alone is enough for a plan of the Service that it was created for.
             (Action::Create, Some(balancer), running) => {
-                let observed = Observed {
-                    balancers: vec![*balancer],
-                    ..Observed::default()
-                };
+                let observed = Observed { balancers: vec![*balancer], ..Observed::default() };
                 let project = self.project.clone();
                 Applied::Shown(running, Arc::new(Snapshot::new(project, observed)))
             }

@@ -93,15 +93,9 @@ pub(super) fn check_services(
 ) {
     let Some(kind) = kind else { return };
     let name = &kind.name;
-    let larger = format!(
-        "choose a larger one in annotation {}",
-        annotations::TYPE.key()
-    );
-    let mut others = if context.group.is_own() {
-        BTreeSet::new()
-    } else {
-        context.group.other_ports(there)
-    };
+    let larger = format!("choose a larger one in annotation {}", annotations::TYPE.key());
+    let mut others =
+        if context.group.is_own() { BTreeSet::new() } else { context.group.other_ports(there) };
     others.retain(|number| desired.ports.iter().all(|port| port.listener.listen_port != *number));
     let (own, most) = (desired.ports.len(), kind.max_services);
     if own > 0 && own + others.len() > most {

@@ -162,10 +162,7 @@ pub(super) fn leave(
             let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
             (Vec::new(), Some(finding.by_provider()))
         }
-        None => (
-            vec![removal(context.project, balancer, Purpose::Usual)],
-            None,
-        ),
+        None => (vec![removal(context.project, balancer, Purpose::Usual)], None),
         Some(why) => (take_off(context, balancer, &why), None),
     }
 }

@@ -133,11 +133,7 @@ fn types(
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
         let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
-        age < if wanted.iter().all(has) {
-            TYPES_KEPT
-        } else {
-            TYPES_CERTAIN
-        }
+        age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
     };
     known.get(|| None, is_good, || api.list("", urgency))
 }

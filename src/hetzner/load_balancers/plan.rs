@@ -41,18 +41,8 @@ impl Snapshot {
     }
 
     fn bring_in_order(&self, settled: Settled) -> LoadBalancerPlan {
-        let Settled {
-            mut parser,
-            context,
-            mut desired,
-            found,
-            needs,
-            stays,
-        } = settled;
-        let mut plan = LoadBalancerPlan {
-            needs,
-            ..LoadBalancerPlan::default()
-        };
+        let Settled { mut parser, context, mut desired, found, needs, stays } = settled;
+        let mut plan = LoadBalancerPlan { needs, ..LoadBalancerPlan::default() };
         let there = found.as_ref().ok().and_then(Found::balancer);
         let reason = match found {
             Ok(found) => {
@@ -92,11 +82,7 @@ impl Snapshot {
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
-        if stays {
-            plan
-        } else {
-            leave_unused(plan, &context, &desired, there)
-        }
+        if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
     /// What deletes the Service's load balancer, or takes the Service off it.
@@ -377,10 +363,7 @@ fn refused(
     let is_compared = plan.status.is_some();
     let why = Finding::warning(reason, problems.join("; "));
     LoadBalancerPlan {
-        outcome: Outcome::Refused {
-            why: Finding { fix, ..why },
-            problems,
-        },
+        outcome: Outcome::Refused { why: Finding { fix, ..why }, problems },
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,

@@ -65,11 +65,7 @@ impl<'a> For<'a> {
         nodes: &'a [OfferedNode],
         cluster: &'a Cluster,
     ) -> For<'a> {
-        For {
-            service,
-            nodes,
-            cluster,
-        }
+        For { service, nodes, cluster }
     }
 }
 
@@ -102,14 +98,7 @@ impl Snapshot {
                 Ok(found) => settle_ports(&mut parser, &context, &mut desired, found, stays),
             }
         };
-        Settled {
-            parser,
-            context,
-            desired,
-            found,
-            needs,
-            stays: stays.is_some(),
-        }
+        Settled { parser, context, desired, found, needs, stays: stays.is_some() }
     }
 
     pub(super) fn context<'a>(
@@ -145,11 +134,7 @@ fn settle_ports<'a>(
     if let Some(stays) = stays {
         let is_there = there.is_some_and(|there| there.id == stays.on.id);
         for why in stays.why.iter().cloned() {
-            if is_there {
-                parser.stays(why)
-            } else {
-                parser.blocked(why)
-            }
+            if is_there { parser.stays(why) } else { parser.blocked(why) }
         }
     }
     if let Some(why) = there.and_then(|one| serves_other_profile(context, one)) {
@@ -166,11 +151,7 @@ fn settle_ports<'a>(
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
-        Some((on, why)) => Err(Unsettled::Stays(Stays {
-            on,
-            why,
-            asked: there,
-        })),
+        Some((on, why)) => Err(Unsettled::Stays(Stays { on, why, asked: there })),
     }
 }
 
@@ -188,11 +169,7 @@ fn needs(
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
     let servers = services || found.as_ref().is_ok_and(needs_servers);
-    Needs {
-        servers,
-        services,
-        project: false,
-    }
+    Needs { servers, services, project: false }
 }
 
 /// Where a Service stays that may not use the load balancer that it asks for. Its address is in the status, and the labels say in
@@ -213,9 +190,5 @@ fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
     let serving = owned.find(|one| may_stay(one) && is_in_status(context.service, *one))?;
     let why = format!("{why}; the Service stays on {}", serving.shown());
     let finding = Finding::warning(Reason::SyncLoadBalancerFailed, why);
-    Some(Stays {
-        on: serving,
-        why: vec![finding],
-        asked: None,
-    })
+    Some(Stays { on: serving, why: vec![finding], asked: None })
 }

@@ -25,12 +25,7 @@ impl provider::Snapshot for Snapshot {
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
         // Unused certificates of ours are searched by a list of their own.
-        let lists = [
-            Some(observed.balancers.len()),
-            certificates,
-            certificates,
-            primary_ips,
-        ];
+        let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
 

@@ -109,13 +109,7 @@ impl Budget {
 impl Bucket {
     fn new(name: &'static str, holds: f64, back_an_hour: f64) -> Bucket {
         ROBOT_REMAINING.set(&[name], holds);
-        Bucket {
-            name,
-            holds,
-            back_an_hour,
-            left: holds,
-            filled: clock::now(),
-        }
+        Bucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
     /// The error: when there is one to take.
@@ -149,11 +143,9 @@ mod tests {
     /// Asked every second for two hours: calls made in the fullest hour, and when there is nothing to spare.
     #[test]
     fn an_hour_has_no_more_calls_than_its_budget() {
-        for (call, at_most, at_least) in [
-            (Call::List, 180, 179),
-            (Call::Server, 160, 159),
-            (Call::Reset, 380, 379),
-        ] {
+        for (call, at_most, at_least) in
+            [(Call::List, 180, 179), (Call::Server, 160, 159), (Call::Reset, 380, 379)]
+        {
             let budget = Budget::new(None);
             let begun = Instant::now();
             let second = |s: u32| begun + Duration::from_secs(1) * s;
@@ -161,10 +153,7 @@ mod tests {
                 (0..7200).filter(|s| budget.admit(call, "x", second(*s)).is_ok()).collect();
             let of_hour = |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
             let fullest = (0..3600).map(|from| of_hour(from).count()).max().unwrap_or_default();
-            assert!(
-                (at_least..=at_most).contains(&fullest),
-                "{call:?}: {fullest}"
-            );
+            assert!((at_least..=at_most).contains(&fullest), "{call:?}: {fullest}");
         }
     }
 

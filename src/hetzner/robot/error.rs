@@ -59,12 +59,7 @@ impl Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
-        Failed {
-            error,
-            code: None,
-            status: None,
-            interval: None,
-        }
+        Failed { error, code: None, status: None, interval: None }
     }
 }
 
@@ -74,10 +69,9 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (Kind::Refused(_), ..) => ErrorKind::Refused,
         (Kind::Token(_), ..) | (_, Some(401), _) => ErrorKind::Unauthorized,
-        (_, Some(403), Some("RATE_LIMIT_EXCEEDED")) => ErrorKind::RateLimited {
-            retry_in: Duration::ZERO,
-            put_off: false,
-        },
+        (_, Some(403), Some("RATE_LIMIT_EXCEEDED")) => {
+            ErrorKind::RateLimited { retry_in: Duration::ZERO, put_off: false }
+        }
         (_, Some(403), _) => ErrorKind::Forbidden,
         (_, Some(404), Some("SERVER_NOT_FOUND" | "RESET_NOT_AVAILABLE")) => ErrorKind::Other,
         (_, Some(404), _) => ErrorKind::Misconfigured,

@@ -46,11 +46,7 @@ struct Refusal {
 impl Login {
     pub(super) fn new(user: SecretSource, password: SecretSource) -> Login {
         ROBOT_BLOCKED.set(&["login"], 0.0);
-        Login {
-            user,
-            password,
-            state: Mutex::default(),
-        }
+        Login { user, password, state: Mutex::default() }
     }
 
     /// The credentials that were shown last did it.
@@ -120,10 +116,7 @@ impl Issuer for Login {
             state.shown.clone_from(&credentials.header);
             state.number += 1;
         }
-        Ok(Credentials {
-            number: state.number,
-            ..credentials
-        })
+        Ok(Credentials { number: state.number, ..credentials })
     }
 
     fn refused(&self, _number: u64) {

@@ -292,11 +292,8 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = [0; 2048];
                 let count = stream.read(&mut request).unwrap();
-                let kind = if body.starts_with(['{', '[']) {
-                    "application/json"
-                } else {
-                    "text/html"
-                };
+                let kind =
+                    if body.starts_with(['{', '[']) { "application/json" } else { "text/html" };
                 let head = format!(
                     "HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                     body.len()
@@ -495,36 +492,21 @@ mod tests {
         let (path, write) = password_file("since");
         write("one");
         let ago = |minutes| Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
-        for (since, is_blocked) in [
-            (ago(0), true),
-            (ago(9), true),
-            (ago(11), false),
-            (ago(-60), true),
-        ] {
+        for (since, is_blocked) in
+            [(ago(0), true), (ago(9), true), (ago(11), false), (ago(-60), true)]
+        {
             let robot = robot("http://127.0.0.1:1", of_file(&path));
             robot.wait_since(since);
             let error = robot.list(Urgency::Needed).unwrap_err();
-            let kind = if is_blocked {
-                ErrorKind::Unauthorized
-            } else {
-                ErrorKind::Unavailable
-            };
+            let kind = if is_blocked { ErrorKind::Unauthorized } else { ErrorKind::Unavailable };
             assert_eq!(error.kind, kind, "{since}: {}", error.message);
             assert_eq!(robot.blocked_until().is_some(), is_blocked);
             let until = robot.blocked_until().unwrap_or_default();
-            assert!(
-                until <= Timestamp::now() + jiff::SignedDuration::from_secs(601),
-                "{until}"
-            );
+            assert!(until <= Timestamp::now() + jiff::SignedDuration::from_secs(601), "{until}");
             assert!(robot.login_refused().is_some_and(|at| at <= Timestamp::now()));
             write("two");
             let error = robot.list(Urgency::Needed).unwrap_err();
-            assert_eq!(
-                error.kind,
-                ErrorKind::Unavailable,
-                "it is tried: {}",
-                error.message
-            );
+            assert_eq!(error.kind, ErrorKind::Unavailable, "it is tried: {}", error.message);
             write("one");
         }
         std::fs::remove_file(path).unwrap();
@@ -586,55 +568,19 @@ mod tests {
             Ok(vec![instance])
         };
         for (changes, expected) in [
-            (
-                json!({ "server_ip": null }),
-                with(&|it| it.public_ipv4 = None),
-            ),
-            (
-                json!({ "server_ip": "" }),
-                with(&|it| it.public_ipv4 = None),
-            ),
-            (
-                json!({ "server_ip": "(missing)" }),
-                with(&|it| it.public_ipv4 = None),
-            ),
-            (
-                json!({ "server_ipv6_net": null }),
-                with(&|it| it.public_ipv6 = None),
-            ),
-            (
-                json!({ "server_ipv6_net": "" }),
-                with(&|it| it.public_ipv6 = None),
-            ),
-            (
-                json!({ "server_ipv6_net": "2a01:f48:111:4221::/64" }),
-                with(&|_| {}),
-            ),
-            (
-                json!({ "server_ipv6_net": "2a01:f48:111:4221::1" }),
-                with(&|_| {}),
-            ),
+            (json!({ "server_ip": null }), with(&|it| it.public_ipv4 = None)),
+            (json!({ "server_ip": "" }), with(&|it| it.public_ipv4 = None)),
+            (json!({ "server_ip": "(missing)" }), with(&|it| it.public_ipv4 = None)),
+            (json!({ "server_ipv6_net": null }), with(&|it| it.public_ipv6 = None)),
+            (json!({ "server_ipv6_net": "" }), with(&|it| it.public_ipv6 = None)),
+            (json!({ "server_ipv6_net": "2a01:f48:111:4221::/64" }), with(&|_| {})),
+            (json!({ "server_ipv6_net": "2a01:f48:111:4221::1" }), with(&|_| {})),
             (json!({ "subnet": null, "ip": null }), with(&|_| {})),
-            (
-                json!({ "server_name": "" }),
-                with(&|it| it.name = String::new()),
-            ),
-            (
-                json!({ "server_name": null }),
-                with(&|it| it.name = String::new()),
-            ),
-            (
-                json!({ "product": null }),
-                with(&|it| it.instance_type = "".into()),
-            ),
-            (
-                json!({ "cancelled": true }),
-                with(&|it| it.is_cancelled = true),
-            ),
-            (
-                json!({ "status": "in process" }),
-                with(&|it| it.state = "in process".into()),
-            ),
+            (json!({ "server_name": "" }), with(&|it| it.name = String::new())),
+            (json!({ "server_name": null }), with(&|it| it.name = String::new())),
+            (json!({ "product": null }), with(&|it| it.instance_type = "".into())),
+            (json!({ "cancelled": true }), with(&|it| it.is_cancelled = true)),
+            (json!({ "status": "in process" }), with(&|it| it.state = "in process".into())),
             (
                 json!({ "dc": "HEL1-DC2" }),
                 with(&|it| {
@@ -673,23 +619,14 @@ mod tests {
                 vec![good(), of(json!({ "server_number": "(missing)" }))],
                 "missing field `server_number`",
             ),
-            (
-                vec![good(), of(json!({ "server_number": null }))],
-                "invalid type: null",
-            ),
-            (
-                vec![good(), of(json!({ "server_number": -5 }))],
-                "invalid value",
-            ),
+            (vec![good(), of(json!({ "server_number": null }))], "invalid type: null"),
+            (vec![good(), of(json!({ "server_number": -5 }))], "invalid value"),
             (
                 vec![good(), of(json!({ "server_number": 0 }))],
                 "server 0: no server has this number",
             ),
             (
-                vec![
-                    good(),
-                    of(json!({ "server_number": 5, "server_ip": "10.0.0" })),
-                ],
+                vec![good(), of(json!({ "server_number": 5, "server_ip": "10.0.0" }))],
                 "server 5: \"10.0.0\" is not an IP",
             ),
             (
@@ -709,10 +646,7 @@ mod tests {
             ("AX41-NVMe", "AX41-NVMe"),
             ("EX 101", "EX-101"),
             ("Server Auction", "Server-Auction"),
-            (
-                "DELL PowerEdge™ R6615 (DX182)",
-                "DELL-PowerEdge-R6615-DX182",
-            ),
+            ("DELL PowerEdge™ R6615 (DX182)", "DELL-PowerEdge-R6615-DX182"),
             ("a_b.c/d", "a_b.cd"),
             ("(beta) ", "beta"),
             ("™", ""),

@@ -83,10 +83,9 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
         (Some(name), _) => (name, "--context".to_owned()),
-        (None, Some((name, file))) => (
-            name,
-            format!("kubeconfig {}: current-context", file.display()),
-        ),
+        (None, Some((name, file))) => {
+            (name, format!("kubeconfig {}: current-context", file.display()))
+        }
         (None, None) => {
             return Err(format!(
                 "kubeconfig {}: current-context: not set; set it or give --context ({})",
@@ -105,11 +104,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
     };
     let login = login(&user, &cluster, options)?;
     let tls = tls_of(&cluster, &user)?;
-    let mut origin = format!(
-        "kubeconfig {}, context {}",
-        context.file.display(),
-        context.name
-    );
+    let mut origin = format!("kubeconfig {}, context {}", context.file.display(), context.name);
     if login.is_none() && tls.identity.is_none() {
         origin += ", which has no credentials";
     }
@@ -144,10 +139,8 @@ fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, String> {
 
 fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
     match &cluster.fields.server {
-        None => Err(cluster.error(
-            "server",
-            "not set; write the API server's URL, like https://10.0.0.1:6443",
-        )),
+        None => Err(cluster
+            .error("server", "not set; write the API server's URL, like https://10.0.0.1:6443")),
         Some(url) => base_url(url).map_err(|why| cluster.error("server", why)),
     }
 }
@@ -217,10 +210,9 @@ fn login(
     let time_limit = options.exec_time_limit.unwrap_or(EXEC_TIME_LIMIT);
     let plugin = Plugin::of(user, || for_plugin(cluster), time_limit)?;
     if token.is_some() && basic.is_some() {
-        return Err(user.error(
-            "username",
-            "can't be given together with a token; remove one of them",
-        ));
+        return Err(
+            user.error("username", "can't be given together with a token; remove one of them")
+        );
     }
     let fields = &user.fields;
     let has_certificate =

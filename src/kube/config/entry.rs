@@ -120,12 +120,7 @@ pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String,
 
 impl<T> Entry<T> {
     pub(super) fn with<U>(&self, fields: U) -> Entry<U> {
-        Entry {
-            kind: self.kind,
-            name: self.name.clone(),
-            file: self.file.clone(),
-            fields,
-        }
+        Entry { kind: self.kind, name: self.name.clone(), file: self.file.clone(), fields }
     }
 
     pub(super) fn place(&self) -> String {
@@ -147,10 +142,7 @@ impl<T> Entry<T> {
         let data_field = format!("{field}-data");
         if let Some(data) = data {
             let bytes = decoded(data).map_err(|why| self.error(&data_field, why))?;
-            return Ok(Some(Pem {
-                bytes,
-                origin: data_field,
-            }));
+            return Ok(Some(Pem { bytes, origin: data_field }));
         }
         let Some(path) = path else {
             return Ok(None);
@@ -202,11 +194,7 @@ pub(super) fn may_be_secret(text: &str) -> bool {
 
 /// A name in quotes; what can't be one is not repeated.
 pub(super) fn shown(name: &str) -> String {
-    if may_be_secret(name) {
-        "[not shown: looks like a secret]".into()
-    } else {
-        quoted(name)
-    }
+    if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }
 
 fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
@@ -238,11 +226,7 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }
         (None, Some(at)) => {
-            format!(
-                "can't be read as YAML at line {} column {}",
-                at.line(),
-                at.column()
-            )
+            format!("can't be read as YAML at line {} column {}", at.line(), at.column())
         }
         (None, None) => "can't be read as YAML".to_owned(),
     }

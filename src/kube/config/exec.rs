@@ -145,10 +145,9 @@ impl Issuer for Plugin {
         match (held.good(clock::timestamp()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
-            (None, None) => Err(format!(
-                "{}: the credentials ended before they could be used",
-                self.place
-            )),
+            (None, None) => {
+                Err(format!("{}: the credentials ended before they could be used", self.place))
+            }
         }
     }
 
@@ -225,10 +224,7 @@ fn parse(
             Some(identity.map_err(|why| format!("the program's status.{why}"))?)
         }
         _ => {
-            return Err(bad(
-                "clientCertificateData",
-                "comes with clientKeyData, or not at all",
-            ));
+            return Err(bad("clientCertificateData", "comes with clientKeyData, or not at all"));
         }
     };
     if token.is_none() && identity.is_none() {
@@ -236,11 +232,7 @@ fn parse(
     }
     let end = filled(status.expiration_timestamp).map(|text| end(&text)).transpose();
     let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
-    let issued = http::Credentials {
-        number,
-        identity,
-        ..http::Credentials::bearer(token)
-    };
+    let issued = http::Credentials { number, identity, ..http::Credentials::bearer(token) };
     Ok((issued, end.flatten()))
 }
 
@@ -307,13 +299,7 @@ impl Program {
             }
             _ => error("command", &why),
         })?;
-        Ok(Program {
-            name: shown(name),
-            path,
-            exec,
-            info: info.to_string(),
-            version,
-        })
+        Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
     /// What it printed on its standard output. The error is for people.
@@ -330,11 +316,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // It may hold a secret: a person at a terminal reads it, and no log keeps it.
-            .stderr(if std::io::stderr().is_terminal() {
-                Stdio::inherit()
-            } else {
-                Stdio::null()
-            })
+            .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
             // A group of its own: what it has started itself is ended with it.
             .process_group(0)
             .spawn()
@@ -373,13 +355,10 @@ impl Program {
             }
         };
         match status.success() {
-            false => Err(format!(
-                "{name} failed ({status}); run it by hand to read why"
-            )),
-            true if printed.len() > STDOUT_LIMIT_BYTES => Err(format!(
-                "{name} printed more than {} MiB",
-                STDOUT_LIMIT_BYTES >> 20
-            )),
+            false => Err(format!("{name} failed ({status}); run it by hand to read why")),
+            true if printed.len() > STDOUT_LIMIT_BYTES => {
+                Err(format!("{name} printed more than {} MiB", STDOUT_LIMIT_BYTES >> 20))
+            }
             true => Ok(printed),
         }
     }
@@ -402,13 +381,8 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     match text {
         Some(V1) => Ok(V1),
         Some(V1BETA1) => Ok(V1BETA1),
-        None => Err(format!(
-            "not set; write {V1} or {V1BETA1}, whichever the program speaks"
-        )),
-        Some(other) => Err(format!(
-            "{} is not supported; write {V1} or {V1BETA1}",
-            shown(other)
-        )),
+        None => Err(format!("not set; write {V1} or {V1BETA1}, whichever the program speaks")),
+        Some(other) => Err(format!("{} is not supported; write {V1} or {V1BETA1}", shown(other))),
     }
 }
 
@@ -434,9 +408,7 @@ fn find(user: &Entry<User>, command: &str) -> Result<PathBuf, String> {
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
             true => Err(format!("{name} may not be executed; chmod +x it")),
-            false => Err(format!(
-                "{name}: there is no such program; correct the path"
-            )),
+            false => Err(format!("{name}: there is no such program; correct the path")),
         };
     }
     // A relative folder in $PATH is wherever we happen to be: nothing is run from there.

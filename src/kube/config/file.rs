@@ -14,10 +14,7 @@ const LIMIT_BYTES: u64 = 16 << 20;
 
 /// One file.
 #[derive(Deserialize)]
-#[serde(
-    rename_all = "kebab-case",
-    expecting = "a kubeconfig with clusters, contexts and users"
-)]
+#[serde(rename_all = "kebab-case", expecting = "a kubeconfig with clusters, contexts and users")]
 struct File {
     current_context: Option<String>,
     clusters: Option<Vec<Named>>,
@@ -116,11 +113,7 @@ impl Merged {
             let name = file.current_context.filter(|name| !name.is_empty());
             self.current_context = name.map(|name| (name, path.to_owned()));
         }
-        let lists = [
-            ("cluster", file.clusters),
-            ("context", file.contexts),
-            ("user", file.users),
-        ];
+        let lists = [("cluster", file.clusters), ("context", file.contexts), ("user", file.users)];
         for (kind, list) in lists {
             let mut here: Vec<Entry<Mapping>> = Vec::new();
             for Named { name, fields } in list.unwrap_or_default() {

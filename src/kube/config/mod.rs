@@ -82,15 +82,9 @@ const CA_LIMIT_BYTES: u64 = 4 << 20;
 fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
     let ca_path = mount.join("ca.crt");
     let tls = tls_of(&ca_path)?;
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host.to_owned()
-    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port.parse::<u16>().is_err() {
-        return Err(format!(
-            "in-cluster: KUBERNETES_SERVICE_PORT: {port:?} is not a port"
-        ));
+        return Err(format!("in-cluster: KUBERNETES_SERVICE_PORT: {port:?} is not a port"));
     }
     Ok(Access {
         server: format!("https://{host}:{port}"),
@@ -111,10 +105,7 @@ fn tls_of(ca_path: &Path) -> Result<Tls, String> {
         )
     })?;
     let found = Authorities::parse(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
-    Ok(Tls {
-        roots: Roots::Only(found.certificates),
-        ..Tls::default()
-    })
+    Ok(Tls { roots: Roots::Only(found.certificates), ..Tls::default() })
 }
 
 #[cfg(test)]

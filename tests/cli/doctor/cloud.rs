@@ -135,12 +135,7 @@ fn refused_credentials_are_not_sent_again() {
         (Half::Hetzner, "PUT", "/v1/load_balancers/", "permission"),
         (Half::Hetzner, "GET", "/v1/load_balancers", "services"),
         (Half::Kubernetes, "GET", "/version", "cluster"),
-        (
-            Half::Kubernetes,
-            "POST",
-            "/selfsubjectaccessreviews",
-            "cluster",
-        ),
+        (Half::Kubernetes, "POST", "/selfsubjectaccessreviews", "cluster"),
         (Half::Kubernetes, "GET", "/leases/", "lease"),
         (Half::Kubernetes, "GET", "/deployments", "other-ccm"),
         (Half::Kubernetes, "GET", "/api/v1/nodes", "nodes"),

@@ -66,11 +66,7 @@ fn shows_expired(world: &mut World) {
     world.create_certificate(
         json!({"name": "old", "certificate": one.certificate_pem, "private_key": one.key_pem}),
     );
-    let named = [
-        ("protocol", "https"),
-        ("http-certificates", "old"),
-        ("location", "fsn1"),
-    ];
+    let named = [("protocol", "https"), ("http-certificates", "old"), ("location", "fsn1")];
     world.create("tls", &named, &[443]);
     for _ in 0..2 {
         ccm(&world.env, &["lb", "sync"]).with_code(0);
@@ -297,10 +293,8 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     let id = world.create_balancer("edge", &json!({ "labels": labels }));
     let annotations = [("external", "edge"), ("use-private-ip", "true")];
     world.create("extb", &annotations, &[80]);
-    let attach = format!(
-        "hcloud load-balancer attach-to-network --network {} {id}",
-        world.network()
-    );
+    let attach =
+        format!("hcloud load-balancer attach-to-network --network {} {id}", world.network());
     let synced = ccm(&world.env, &["lb", "sync"]).with_code(1);
     let shown = format!("{}{}", synced.stdout, synced.stderr);
     assert!(shown.contains(&attach), "{synced:?}");

@@ -12,11 +12,7 @@ const PROBE: &str = "/v1/load_balancers/9007199254740991";
 
 /// What differs from run to run is replaced by something of the same length.
 fn seen(world: &World, words: &[&str]) -> String {
-    let Ran {
-        code,
-        stdout,
-        stderr,
-    } = world.doctor(words);
+    let Ran { code, stdout, stderr } = world.doctor(words);
     assert_eq!(stderr, "");
     let mut text = format!("$ ccm doctor {}\n{stdout}(exit {code})\n", words.join(" "));
     for end in [" of 3600 calls", " s: no leader"] {
@@ -79,10 +75,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     fits(&wide);
     snapshot("doctor-wide.txt", &wide);
     let yaml = seen(&world, &["-o", "yaml"]);
-    contains(
-        &yaml,
-        "apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n",
-    );
+    contains(&yaml, "apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n");
 }
 
 #[test]
@@ -132,10 +125,7 @@ fn where_everything_is_broken_the_report_is_whole() {
     assert_eq!(failed, ["settings", "token", "cluster"]);
     let first: Vec<_> = all.iter().take(3).map(|(name, _)| name.as_str()).collect();
     assert_eq!(first, failed, "they come first");
-    assert!(
-        all.iter().skip(3).all(|(_, check)| check.status == "skipped"),
-        "{ran:?}"
-    );
+    assert!(all.iter().skip(3).all(|(_, check)| check.status == "skipped"), "{ran:?}");
     let text = seen(&world, &[]);
     fits(&text);
     snapshot("doctor-all-broken.txt", &text);
@@ -148,9 +138,7 @@ fn what_needs_somebody_comes_first() {
     let token = world.sandbox.projects().read_only_token.clone();
     world.set("HCLOUD_TOKEN", &token);
     world.leads("worker-1_4711", 4000);
-    world.edit_node("worker-2", |node| {
-        node["spec"]["providerID"] = "aws:///a/i-0".into()
-    });
+    world.edit_node("worker-2", |node| node["spec"]["providerID"] = "aws:///a/i-0".into());
     let text = seen(&world, &[]);
     fits(&text);
     snapshot("doctor-trouble.txt", &text);
@@ -166,11 +154,7 @@ fn silence_is_waited_for_once() {
         let begun = Instant::now();
         let ran = world.doctor(&["-o", "json"]);
         // The time-out is two seconds in tests.
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{half:?}: {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "{half:?}: {:?}", begun.elapsed());
         assert_eq!(ran.code, 1, "{ran:?}");
         assert_eq!(checks(&ran).len(), CHECKS);
         ran.prints("no complete answer within");
@@ -181,18 +165,12 @@ fn silence_is_waited_for_once() {
 fn wrong_usage_is_exit_code_2() {
     let world = World::healthy();
     for (words, told) in [
-        (
-            &["web"][..],
-            "\"web\": unexpected word; it takes only flags",
-        ),
+        (&["web"][..], "\"web\": unexpected word; it takes only flags"),
         (&["--nonsense"], "--nonsense"),
         (&["-o", "xml"], "xml"),
     ] {
         let ran = world.doctor(words).with_code(2);
-        assert!(
-            ran.stderr.contains(told) && ran.stdout.is_empty(),
-            "{ran:?}"
-        );
+        assert!(ran.stderr.contains(told) && ran.stdout.is_empty(), "{ran:?}");
     }
 }
 

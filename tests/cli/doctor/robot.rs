@@ -96,10 +96,7 @@ fn a_healthy_world_costs_one_login() {
         ("robot", "accepts the login, which sees 2 dedicated servers"),
         ("dedicated", "2 dedicated servers, each with its node"),
         ("nodes", "4 nodes, none without its server"),
-        (
-            "project",
-            "2 of 2 nodes with its server in the token's project",
-        ),
+        ("project", "2 of 2 nodes with its server in the token's project"),
     ] {
         find(&said, check).says("ok", &[part]);
     }
@@ -209,16 +206,11 @@ fn while_a_refused_login_waits_none_is_tried() {
 fn in_a_shell_the_login_is_the_shell_s_own() {
     let mut world = mixed();
     let cluster = world.sandbox.cluster();
-    assert!(cluster.edit(
-        "deployments",
-        KUBE_SYSTEM,
-        "ccm-from-scratch",
-        |deployment| {
-            let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
-            let on = json!({"name": "ROBOT_ENABLED", "value": "true"});
-            env.as_array_mut().unwrap().push(on);
-        }
-    ));
+    assert!(cluster.edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
+        let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+        let on = json!({"name": "ROBOT_ENABLED", "value": "true"});
+        env.as_array_mut().unwrap().push(on);
+    }));
     let login = world.env.clone();
     for name in ["ROBOT_ENABLED", "ROBOT_USER", "ROBOT_PASSWORD"] {
         world.set(name, "");

@@ -74,16 +74,8 @@ impl World {
         sandbox.cloud().set_expose_routes_to_vswitch(network, true);
         let first = ("location", "fsn1");
         sandbox.create("web", &[first], &[80]);
-        let mut world = World {
-            env: env(&sandbox),
-            sandbox,
-            flags: vec![CIDR],
-        };
-        let syncs = [
-            &["node", "sync"][..],
-            &["lb", "sync"],
-            &["route", "sync", CIDR],
-        ];
+        let mut world = World { env: env(&sandbox), sandbox, flags: vec![CIDR] };
+        let syncs = [&["node", "sync"][..], &["lb", "sync"], &["route", "sync", CIDR]];
         for words in syncs {
             ccm(&world.env, words).with_code(0);
         }
@@ -246,11 +238,7 @@ pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
             }
             None => {
                 let status = text(&item["status"]);
-                let check = Check {
-                    status,
-                    message,
-                    remedy,
-                };
+                let check = Check { status, message, remedy };
                 checks.push((name, check));
             }
         }
@@ -267,13 +255,8 @@ pub fn find<'a>(checks: &'a [(String, Check)], name: &str) -> &'a Check {
 
 /// What is broken, how, the check that must say so with its status, and what it must say: parts of the cause, then one of
 /// the remedy.
-pub type Broken = (
-    &'static str,
-    fn(&mut World),
-    &'static str,
-    &'static [&'static str],
-    &'static str,
-);
+pub type Broken =
+    (&'static str, fn(&mut World), &'static str, &'static [&'static str], &'static str);
 
 /// Breaks one world after the other. No other check may fail, and nothing may have changed.
 pub fn each(broken: &[Broken]) {

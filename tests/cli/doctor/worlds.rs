@@ -138,19 +138,12 @@ fn each_broken_world_is_explained_on_the_first_screen() {
             let screen = first_screen(&ran);
             for part in [broken.cause, broken.fix] {
                 if !screen.contains(part) {
-                    wrong.push(format!(
-                        "{}: {command}: {part:?}\n{}",
-                        broken.what, ran.stdout
-                    ));
+                    wrong.push(format!("{}: {command}: {part:?}\n{}", broken.what, ran.stdout));
                 }
             }
         }
         for (words, part) in broken.lists {
-            let flags = if words[0] == "status" {
-                &world.flags[..]
-            } else {
-                &[]
-            };
+            let flags = if words[0] == "status" { &world.flags[..] } else { &[] };
             let ran = world.runs(&[*words, flags].concat());
             if !format!(" {} ", first_screen(&ran)).contains(part) {
                 wrong.push(format!("{}: {words:?}: {part:?}\n{ran:?}", broken.what));
@@ -174,10 +167,7 @@ fn servers_that_are_off_hide_no_other_cause() {
         unhealthy(&world, name, failed.clone());
     }
     let check = world.check("targets");
-    for part in [
-        "worker-1, worker-2: its server is off",
-        "worker-3: no answer: firewall?",
-    ] {
+    for part in ["worker-1, worker-2: its server is off", "worker-3: no answer: firewall?"] {
         assert!(check.message.contains(part), "{check:?}");
     }
     let fix = "let the load balancer reach the node ports";
@@ -240,10 +230,8 @@ fn causes_of_unhealthy_targets() {
 
 #[test]
 fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
-    let answers = Health {
-        http_status_code: Some(503),
-        ..Health::unhealthy("unexpected_http_status")
-    };
+    let answers =
+        Health { http_status_code: Some(503), ..Health::unhealthy("unexpected_http_status") };
     #[rustfmt::skip] // A case is a paragraph.
     let cases = [
         (Health::unhealthy("layer4_no_connection"),
@@ -263,10 +251,7 @@ fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
         let check = world.check("targets");
         check.says("fail", &[message]);
         let remedy = format!("{:?}", check.remedy);
-        assert!(
-            remedies.iter().all(|part| remedy.contains(part)),
-            "{check:?}"
-        );
+        assert!(remedies.iter().all(|part| remedy.contains(part)), "{check:?}");
         let inspect = ccm(&world.env, &["lb", "inspect", "default/web"]).stdout;
         assert!(inspect.contains("kube-proxy"), "{inspect}");
     }
@@ -295,10 +280,9 @@ fn targets_of_a_new_service_are_given_time() {
 fn for_programs_one_half_never_hides_the_other() {
     const ROUTES: &[&str] = &["route", "list", CIDR];
     let world = World::healthy();
-    for (half, known, unknown) in [
-        (Half::Hetzner, "object", "cloud"),
-        (Half::Kubernetes, "cloud", "object"),
-    ] {
+    for (half, known, unknown) in
+        [(Half::Hetzner, "object", "cloud"), (Half::Kubernetes, "cloud", "object")]
+    {
         world.sandbox.stop(half);
         for (words, name) in [
             (NODES, "worker-1"),
@@ -321,10 +305,7 @@ fn for_programs_one_half_never_hides_the_other() {
                 assert!(found.contains(name), "{item}");
                 assert_eq!(item[unknown], json!(null), "{item}");
             }
-            assert!(
-                item["error"].as_str().unwrap().contains("refused"),
-                "{item}"
-            );
+            assert!(item["error"].as_str().unwrap().contains("refused"), "{item}");
             for list in ["changes", "findings", "differences"] {
                 assert_eq!(item[list], json!([]), "{item}");
             }
@@ -344,10 +325,7 @@ fn one_half_never_hides_the_other() {
         service["metadata"]["annotations"]["load-balancer.hetzner.cloud/typ"] = json!("lb11");
     });
     let route = &["route", "list", CIDR, "-o", "wide"][..];
-    let (node, service) = (
-        &["node", "inspect", &id][..],
-        &["lb", "inspect", "203.0.113.3"][..],
-    );
+    let (node, service) = (&["node", "inspect", &id][..], &["lb", "inspect", "203.0.113.3"][..]);
     #[rustfmt::skip]
     let cases = [
         (Half::Hetzner, node, &[
@@ -401,11 +379,7 @@ fn of_many_objects_ten_are_shown() {
     assert_eq!(shown(&["-o", "wide"]), 15);
     assert_eq!(shown(&["-o", "json"]), 15);
     let status = world.runs(&["status", crate::doctor::world::CIDR]);
-    assert_eq!(
-        status.stdout.matches("node/stray-").count(),
-        8,
-        "{status:?}"
-    );
+    assert_eq!(status.stdout.matches("node/stray-").count(), 8, "{status:?}");
     assert!(status.stdout.contains("more: ccm doctor shows everything"));
 }
 

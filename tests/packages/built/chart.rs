@@ -57,10 +57,7 @@ fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
     let of = |file: &str| std::fs::read_to_string(folder().join(file)).unwrap();
     for (copy, original) in [
         ("tls-secrets.yaml", "tls-secrets/role.yaml"),
-        (
-            "network-policy.yaml",
-            "components/pod-network/network-policy.yaml",
-        ),
+        ("network-policy.yaml", "components/pod-network/network-policy.yaml"),
     ] {
         assert_eq!(of(&format!("chart/files/{copy}")), of(original));
     }
@@ -157,12 +154,7 @@ fn helm_finds_no_fault() {
     let chart = folder().join("chart");
     let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} hostNetwork=false networkPolicy.enabled=true";
     for set in ["", all] {
-        let lint = [
-            "lint",
-            "--strict",
-            chart.to_str().unwrap(),
-            "--set=image.repository=a",
-        ];
+        let lint = ["lint", "--strict", chart.to_str().unwrap(), "--set=image.repository=a"];
         let Some(ran) = helm(&[&lint[..], &settings(set)].concat()) else {
             return;
         };
@@ -184,10 +176,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     };
     sandbox.add_user(ACCOUNT, &[], rules("ClusterRole")).unwrap();
     let namespace = one(&built, "Role")["metadata"]["namespace"].as_str();
-    assert_eq!(
-        one(&built, "RoleBinding")["metadata"]["namespace"].as_str(),
-        namespace
-    );
+    assert_eq!(one(&built, "RoleBinding")["metadata"]["namespace"].as_str(), namespace);
     let cluster = sandbox.cluster();
     cluster.grant_in_namespace(ACCOUNT, namespace.unwrap(), rules("Role"));
     let container = &pod(one(&built, "Deployment"))["containers"][0];
@@ -196,11 +185,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     words.push("--once");
     let ran = ccm(&common::env_as(&sandbox, ACCOUNT), &words).with_code(0);
     assert!(common::all_initialised(&sandbox), "{}", ran.stderr);
-    assert!(
-        cluster.get("leases", Some("default"), "mine").is_some(),
-        "{}",
-        ran.stderr
-    );
+    assert!(cluster.get("leases", Some("default"), "mine").is_some(), "{}", ran.stderr);
     let refused = sandbox.calls().count(|call| call.status == Some(403));
     assert_eq!(refused, 0, "{}", ran.stderr);
 }

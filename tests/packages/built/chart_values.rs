@@ -103,10 +103,7 @@ fn arguments_and_variables_are_what_ccm_understands() {
 
 #[test]
 fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/packages/built/hccm-values.yaml"
-    );
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/packages/built/hccm-values.yaml");
     let set = "image.repository=ccm image.tag=v1 networking.enabled=true robot.enabled=true";
     let set = settings(set);
     let Some(built) = rendered(&[&["-f", file], &set[..]].concat()) else {
@@ -123,10 +120,7 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
     // Its variables, and so no files.
     assert!(variables(container).keys().all(|name| !name.ends_with("_FILE")));
     assert_eq!(pod["volumes"], Value::Null);
-    for (variable, key) in [
-        ("ROBOT_USER", "robot-user"),
-        ("ROBOT_PASSWORD", "robot-password"),
-    ] {
+    for (variable, key) in [("ROBOT_USER", "robot-user"), ("ROBOT_PASSWORD", "robot-password")] {
         let all = container["env"].as_array().unwrap();
         let one = all.iter().find(|one| one["name"] == variable).unwrap();
         let from = json!({"name": "hcloud", "key": key, "optional": true});

@@ -21,14 +21,7 @@ fn the_last_line_says_what_came_of_it() {
             assert!(line.contains(part), "{part:?} is not in {line:?}");
         }
     };
-    says(
-        0,
-        &[
-            "pass done after ",
-            " 2 changed, ",
-            " 0 failed; calls made: ",
-        ],
-    );
+    says(0, &["pass done after ", " 2 changed, ", " 0 failed; calls made: "]);
     says(0, &["pass done after ", " 0 changed, ", " 0 failed; "]);
     // A node without a server.
     sandbox.register("stray", None, "");

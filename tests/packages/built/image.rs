@@ -54,10 +54,8 @@ struct Image {
 fn build(binary: &Path, architecture: &str, into: &Path) -> Image {
     std::fs::create_dir_all(into).unwrap();
     let store = into.join("store");
-    let builder = format!(
-        "buildah --root {0}/root --runroot {0}/run --storage-driver vfs",
-        store.display()
-    );
+    let builder =
+        format!("buildah --root {0}/root --runroot {0}/run --storage-driver vfs", store.display());
     let mut script = Command::new(folder().join("image.sh"));
     script.args([binary.as_os_str(), architecture.as_ref(), into.as_os_str()]);
     let built = script.env("BUILDER", builder).output().unwrap();
@@ -99,10 +97,7 @@ fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
     std::fs::write(&binary, "a stand-in").unwrap();
     for (architecture, named) in [("x86_64", "amd64"), ("aarch64", "arm64")] {
         let image = build(&binary, architecture, &place.0.join(named));
-        let list = tar(
-            &["--numeric-owner", "-tvzf", image.layer.to_str().unwrap()],
-            &place.0,
-        );
+        let list = tar(&["--numeric-owner", "-tvzf", image.layer.to_str().unwrap()], &place.0);
         let mut entries: Vec<String> = list
             .lines()
             .map(|line| {
@@ -145,23 +140,14 @@ fn two_of_one_commit_are_equal() {
     }
     let place = Place::new("image-twice");
     let mut digests = Vec::new();
-    for (name, text, mode) in [
-        ("a", "same", "u=rw"),
-        ("b", "same", "a=rwx"),
-        ("c", "other", "u=rw"),
-    ] {
+    for (name, text, mode) in
+        [("a", "same", "u=rw"), ("b", "same", "a=rwx"), ("c", "other", "u=rw")]
+    {
         let binary = place.0.join(format!("binary-of-{name}"));
         std::fs::write(&binary, text).unwrap();
         let touched = ["touch", "chmod"].map(|program| {
             let words = match program {
-                "touch" => [
-                    "-d",
-                    if name == "a" {
-                        "2001-01-01"
-                    } else {
-                        "2020-02-02"
-                    },
-                ],
+                "touch" => ["-d", if name == "a" { "2001-01-01" } else { "2020-02-02" }],
                 _ => [mode, "--"],
             };
             Command::new(program).args(words).arg(&binary).status()
@@ -182,11 +168,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
         return;
     }
     let Some(binary) = static_binary() else {
-        sandbox::skipped::skip(
-            WHAT,
-            "",
-            "there is no static binary yet; make build makes one",
-        );
+        sandbox::skipped::skip(WHAT, "", "there is no static binary yet; make build makes one");
         return;
     };
     let may_mount = Command::new("unshare").args(["--mount", "true"]).output();

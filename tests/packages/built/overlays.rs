@@ -13,10 +13,7 @@ fn but_for(change: impl FnOnce(&mut Value)) -> Vec<Value> {
 
 /// With this Pod of the Deployment or CronJob.
 fn with_pod(mut objects: Vec<Value>, change: impl FnOnce(&mut Value)) -> Vec<Value> {
-    let paths = [
-        "/spec/template/spec",
-        "/spec/jobTemplate/spec/template/spec",
-    ];
+    let paths = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
     let mut pods = objects.iter_mut();
     let pod = pods.find_map(|object| {
         let path = paths.iter().find(|path| object.pointer(path).is_some())?;

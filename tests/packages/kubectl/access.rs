@@ -17,28 +17,10 @@ fn denials_read_like_the_real_ones() {
     };
     let default = "in the namespace \"default\"";
     for (line, why) in [
-        (
-            "get svc web-1",
-            denied("services \"web-1\"", "get", "services", "", default),
-        ),
-        (
-            "delete svc web-1",
-            denied("services \"web-1\"", "delete", "services", "", default),
-        ),
-        (
-            "get events",
-            denied("events", "list", "events", "", default),
-        ),
-        (
-            "get namespaces",
-            denied(
-                "namespaces",
-                "list",
-                "namespaces",
-                "",
-                "at the cluster scope",
-            ),
-        ),
+        ("get svc web-1", denied("services \"web-1\"", "get", "services", "", default)),
+        ("delete svc web-1", denied("services \"web-1\"", "delete", "services", "", default)),
+        ("get events", denied("events", "list", "events", "", default)),
+        ("get namespaces", denied("namespaces", "list", "namespaces", "", "at the cluster scope")),
         (
             "delete lease x -n kube-system",
             denied(
@@ -49,10 +31,7 @@ fn denials_read_like_the_real_ones() {
                 "in the namespace \"kube-system\"",
             ),
         ),
-        (
-            "get --raw /metrics",
-            "forbidden: User \"ccm\" cannot get path \"/metrics\"".to_owned(),
-        ),
+        ("get --raw /metrics", "forbidden: User \"ccm\" cannot get path \"/metrics\"".to_owned()),
     ] {
         let told = ccm.is_refused(line);
         assert_eq!(told, format!("Error from server (Forbidden): {why}\n"));
@@ -71,11 +50,7 @@ fn what_one_may_do_is_told() {
         ("ccm", "update nodes --subresource=status", false),
         ("ccm", "list services -A", true),
         ("ccm", "get services", false),
-        (
-            "ccm",
-            "update leases.coordination.k8s.io -n kube-system",
-            true,
-        ),
+        ("ccm", "update leases.coordination.k8s.io -n kube-system", true),
         ("ccm", "get /livez", true),
         ("ccm", "get /metrics", false),
     ] {
@@ -85,11 +60,6 @@ fn what_one_may_do_is_told() {
         let words = ["auth", "can-i"].into_iter().chain(question.split(' '));
         let ran = person.run(&words.collect::<Vec<_>>());
         let told = if may { (0, "yes\n") } else { (1, "no\n") };
-        assert_eq!(
-            (ran.code, ran.stdout.as_str()),
-            told,
-            "{user} {question}: {}",
-            ran.stderr
-        );
+        assert_eq!((ran.code, ran.stdout.as_str()), told, "{user} {question}: {}", ran.stderr);
     }
 }

@@ -43,10 +43,7 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
     wrong["spec"]["ports"][0]["colour"] = json!("red");
     let file = admin.file("wrong.json", &wrong);
     let why = admin.is_refused(&format!("apply -f {file}"));
-    contains(
-        &why,
-        "strict decoding error: unknown field \"spec.ports[0].colour\"",
-    );
+    contains(&why, "strict decoding error: unknown field \"spec.ports[0].colour\"");
 }
 
 #[test]
@@ -91,8 +88,5 @@ fn namespaces_and_services_are_created_from_words() {
     assert_eq!(port["port"], 80);
     assert_eq!(port["targetPort"], 8080);
     let why = admin.is_refused("create namespace market");
-    contains(
-        &why,
-        "(AlreadyExists): namespaces \"market\" already exists",
-    );
+    contains(&why, "(AlreadyExists): namespaces \"market\" already exists");
 }

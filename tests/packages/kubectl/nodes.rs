@@ -32,10 +32,7 @@ fn kubectl_sees_what_ccm_did() {
     }
     let events = admin
         .does("get events --field-selector involvedObject.kind=Node,involvedObject.name=worker-2");
-    assert!(
-        events.contains("node/worker-2") && !events.contains("worker-1"),
-        "{events}"
-    );
+    assert!(events.contains("node/worker-2") && !events.contains("worker-1"), "{events}");
 }
 
 #[test]

@@ -277,10 +277,7 @@ fn the_example_of_each_annotation_is_right() {
         let mut world = World::new(Profile::CcmFromScratch);
         world.service.ports = vec![port("https", 443)];
         world.network = Some(NETWORK);
-        world.state = Observed {
-            is_for_manifests: true,
-            ..Observed::default()
-        };
+        world.state = Observed { is_for_manifests: true, ..Observed::default() };
         world.set(with);
         world.set_one(row.name, example);
         let outcome = world.plan().outcome;
@@ -339,10 +336,7 @@ const SHARED: &[Shared] = &[
 /// Two ports may have one number, and only the TCP one is the load balancer's.
 #[test]
 fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
-    let udp = |name, number| ServicePort {
-        protocol: Protocol::Udp,
-        ..port(name, number)
-    };
+    let udp = |name, number| ServicePort { protocol: Protocol::Udp, ..port(name, number) };
     for (annotations, expected, told) in SHARED {
         for udp_first in [false, true] {
             for profile in PROFILES {

@@ -130,10 +130,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
     world.service.source_ranges = vec!["192.0.2.0/24".into()];
     world.service.has_session_affinity = true;
     world.service.load_balancer_ip = "198.51.100.1".into();
-    world.service.ports.push(ServicePort {
-        protocol: Protocol::Udp,
-        ..port("dns", 53)
-    });
+    world.service.ports.push(ServicePort { protocol: Protocol::Udp, ..port("dns", 53) });
     world.set("hlth-check-port=5 id=nonsense");
     let plan = world.plan();
     let expected = [
@@ -205,10 +202,7 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
 
 #[test]
 fn a_load_balancer_that_serves_nothing_is_told() {
-    let kinds = [
-        (Protocol::Udp, Protocol::Sctp, true),
-        (Protocol::Udp, Protocol::Tcp, false),
-    ];
+    let kinds = [(Protocol::Udp, Protocol::Sctp, true), (Protocol::Udp, Protocol::Tcp, false)];
     for (first, second, is_told) in kinds {
         for profile in PROFILES {
             let mut world = World::new(profile);

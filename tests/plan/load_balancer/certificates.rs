@@ -35,10 +35,7 @@ fn there(id: u64, name: &str, labels: &[(&str, &str)]) -> Certificate {
 }
 
 fn status(issuance: &str) -> CertificateStatus {
-    CertificateStatus {
-        issuance: issuance.into(),
-        ..CertificateStatus::default()
-    }
+    CertificateStatus { issuance: issuance.into(), ..CertificateStatus::default() }
 }
 
 fn add(world: &mut World, certificate: Certificate) {
@@ -130,11 +127,9 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             if is_there {
                 world.settle();
             }
-            for (id, name, issuance) in [
-                (90, "ours", "completed"),
-                (91, "pending", "pending"),
-                (92, "failed", "failed"),
-            ] {
+            for (id, name, issuance) in
+                [(90, "ours", "completed"), (91, "pending", "pending"), (92, "failed", "failed")]
+            {
                 let mut one = there(id, name, &[]);
                 one.status = Some(status(issuance));
                 add(&mut world, one);

@@ -53,10 +53,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
 /// What no annotation sets is set back too; upstream leaves it.
 #[test]
 fn an_expected_response_set_by_hand_goes() {
-    for (profile, after) in [
-        (Profile::CcmFromScratch, "(none)"),
-        (Profile::Hcloud, "pong"),
-    ] {
+    for (profile, after) in [(Profile::CcmFromScratch, "(none)"), (Profile::Hcloud, "pong")] {
         let mut world = World::new(profile);
         world.set("health-check-protocol=http");
         world.settle();

@@ -96,11 +96,7 @@ fn service(random: &mut Random, at: usize) -> Service {
         uid: format!("uid-{at}"),
         created: (!random.percent(5)).then(|| timestamp(random.below(5) * 1000)),
         ports,
-        traffic_policy: if is_local {
-            TrafficPolicy::Local
-        } else {
-            TrafficPolicy::Cluster
-        },
+        traffic_policy: if is_local { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
         health_check_node_port: is_local.then_some(32_000),
         load_balancer_ip: match random.percent(3) {
             true => "198.51.100.41".to_owned(),
@@ -265,10 +261,7 @@ fn balancer(random: &mut Random, id: u64, services: &[Service], names: &[String]
     one.created = (!random.percent(20)).then(|| timestamp(random.below(5) * 1000));
     one.protection.delete = random.percent(10);
     if random.percent(30) {
-        one.private_net = vec![PrivateNet {
-            network: 10,
-            ip: Some("10.0.0.200".parse().unwrap()),
-        }];
+        one.private_net = vec![PrivateNet { network: 10, ip: Some("10.0.0.200".parse().unwrap()) }];
     }
     for number in PORTS {
         if random.percent(45) {
@@ -301,10 +294,7 @@ fn certificate(random: &mut Random, id: u64, name: &str, services: &[Service]) -
     if random.percent(20) {
         labels.insert(SERVICE_UID.to_owned(), uid(random, services));
     }
-    Certificate {
-        labels,
-        ..support::certificate(id, name)
-    }
+    Certificate { labels, ..support::certificate(id, name) }
 }
 
 fn several(seed: u64) -> Several {

@@ -39,10 +39,7 @@ impl Cluster {
     pub(super) fn new() -> Cluster {
         let mut world = World::new(Profile::CcmFromScratch);
         world.cluster.service_uids.clear();
-        Cluster {
-            world,
-            services: BTreeMap::new(),
-        }
+        Cluster { world, services: BTreeMap::new() }
     }
 
     /// A cluster whose project has this load balancer.
@@ -74,11 +71,7 @@ impl Cluster {
             let name = format!("{PREFIX}{name}");
             service.annotations.insert(name, value.into());
         }
-        let member = Member {
-            service,
-            is_deleted: false,
-            is_unread: false,
-        };
+        let member = Member { service, is_deleted: false, is_unread: false };
         self.services.insert(uid.into(), member);
     }
 
@@ -140,10 +133,8 @@ impl Cluster {
         let mut groups: HashMap<String, Vec<Service>> = HashMap::new();
         let unread = all.clone().filter(|one| one.is_unread);
         let unread = unread.map(|one| {
-            let left = UntouchedService {
-                namespace: one.service.namespace.clone(),
-                is_unread: true,
-            };
+            let left =
+                UntouchedService { namespace: one.service.namespace.clone(), is_unread: true };
             (one.service.uid.clone(), left)
         });
         self.world.cluster.untouched = unread.collect();
@@ -445,10 +436,8 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     assert_eq!(plan.outcome.obstacle(), None);
     assert!(plan.outcome.is_unfinished(), "{plan:#?}");
     let says = |finding: &Finding| {
-        let parts = [
-            "port 80 can't be had: Service default/a has it",
-            "stays on kubernetes-default-b",
-        ];
+        let parts =
+            ["port 80 can't be had: Service default/a has it", "stays on kubernetes-default-b"];
         parts.iter().all(|part| finding.message.contains(part))
     };
     assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
@@ -692,12 +681,9 @@ pub(super) fn external(labels: &[(&str, &str)]) -> LoadBalancer {
 
 #[test]
 fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_was() {
-    for (allowed, is_it) in [
-        (None, false),
-        (Some("shop"), false),
-        (Some("default"), true),
-        (Some(""), true),
-    ] {
+    for (allowed, is_it) in
+        [(None, false), (Some("shop"), false), (Some("default"), true), (Some(""), true)]
+    {
         for name in ["7", "edge-lb"] {
             let mut cluster = Cluster::new();
             let labels: Vec<_> = allowed.into_iter().map(|value| (EXTERNAL, value)).collect();
@@ -1045,10 +1031,7 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     cluster.add("b", 2, &[443], "");
     cluster.settle();
     cluster.world.nodes.push(OfferedNode {
-        reach: Reach::By {
-            has_public_ipv4: false,
-            networks: Vec::new(),
-        },
+        reach: Reach::By { has_public_ipv4: false, networks: Vec::new() },
         ..node(9)
     });
     cluster.set("b", "share", Some("edge"));
@@ -1066,11 +1049,7 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     cluster.settle();
     let id = cluster.named("kubernetes-default-a").id;
     let nodes = cluster.world.nodes.clone();
-    for (name, value) in [
-        ("external", "none"),
-        ("external", "7"),
-        ("share", "other/edge"),
-    ] {
+    for (name, value) in [("external", "none"), ("external", "7"), ("share", "other/edge")] {
         cluster.set("a", name, Some(value));
         cluster.world.nodes.push(node(9));
         cluster.set("a", "uses-proxyprotocol", Some("true"));

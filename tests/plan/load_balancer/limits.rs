@@ -22,10 +22,8 @@ const MOST: Duration = match cfg!(debug_assertions) {
 type Case = (&'static str, fn(&mut World));
 
 fn ports(world: &mut World, count: usize, protocol: Protocol) {
-    let ports = (1..=count).map(|n| ServicePort {
-        protocol,
-        ..port(&format!("p{n}"), u16::try_from(n).unwrap())
-    });
+    let ports = (1..=count)
+        .map(|n| ServicePort { protocol, ..port(&format!("p{n}"), u16::try_from(n).unwrap()) });
     world.service.ports.extend(ports);
 }
 

@@ -44,10 +44,8 @@ fn world(groups: usize, balancers: usize) -> (World, Vec<Service>) {
     world.cluster.groups = groups.into();
     for (n, one) in (1..).zip(&shared) {
         let mut balancer: LoadBalancer = fresh(n, &one.name, "lb11");
-        let labels = [
-            (GROUP.to_owned(), key(one)),
-            (CLUSTER_UID.to_owned(), world.cluster.uid.clone()),
-        ];
+        let labels =
+            [(GROUP.to_owned(), key(one)), (CLUSTER_UID.to_owned(), world.cluster.uid.clone())];
         balancer.labels.extend(labels);
         balancer.labels.remove(SERVICE_UID);
         world.state.balancers.push(balancer);

@@ -125,11 +125,9 @@ fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_syn
 
 #[test]
 fn a_near_miss_names_no_certificate_of_others() {
-    for (labels, is_named) in [
-        (&[][..], true),
-        (&[HERE, (SECRET, "shop.web-tls")], false),
-        (&[ELSEWHERE], false),
-    ] {
+    for (labels, is_named) in
+        [(&[][..], true), (&[HERE, (SECRET, "shop.web-tls")], false), (&[ELSEWHERE], false)]
+    {
         let mut world = world(Profile::CcmFromScratch, labels);
         world.set("http-certificates=bougth");
         let message = world.obstacle();

@@ -40,10 +40,7 @@ fn labels_say_whose_it_is_and_fit_the_rules() {
     assert_eq!(labels[CLUSTER_UID], "cluster-1");
     assert_eq!(labels[SERVICE], "default.web");
     assert!(labels[CLUSTER].starts_with("My-Cluster-"), "{labels:?}");
-    for (namespace, name) in [
-        ("a".repeat(63), "b".repeat(63)),
-        ("x".into(), "y-".repeat(31)),
-    ] {
+    for (namespace, name) in [("a".repeat(63), "b".repeat(63)), ("x".into(), "y-".repeat(31))] {
         let world = named(Profile::CcmFromScratch, "ü", &namespace, &name);
         for value in world.balancer().labels.values() {
             let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

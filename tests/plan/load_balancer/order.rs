@@ -134,10 +134,7 @@ fn another_network_is_left_for_the_configured_one() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     let mut own = fresh(1, "x", "lb11");
     own.labels = labels(&format!("{SERVICE_UID}={UID}"));
-    own.private_net = vec![PrivateNet {
-        network: 11,
-        ip: None,
-    }];
+    own.private_net = vec![PrivateNet { network: 11, ip: None }];
     own.targets = vec![server_target(1, true)];
     world.state.balancers = vec![own];
     world.set("use-private-ip=true");
@@ -252,11 +249,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
             let is_private = !after.is_empty();
             node.reach = Reach::By {
                 has_public_ipv4: is_private || has_other,
-                networks: vec![if !is_private || has_other {
-                    NETWORK
-                } else {
-                    11
-                }],
+                networks: vec![if !is_private || has_other { NETWORK } else { 11 }],
             };
         }
         world.settle();
@@ -284,10 +277,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
 /// was read. Targets before and after; must the servers be read before the plan?
 #[test]
 fn only_servers_that_exist_are_targets() {
-    let exists = || Reach::By {
-        has_public_ipv4: true,
-        networks: vec![],
-    };
+    let exists = || Reach::By { has_public_ipv4: true, networks: vec![] };
     let missing = || Reach::Missing { is_certain: true };
     let older = || Reach::Missing { is_certain: false };
     let unknown = || Reach::Unknown;
@@ -369,10 +359,8 @@ fn where_it_can_not_be_attached_is_said_before() {
         for is_there in [false, true] {
             let mut world = World::new(Profile::CcmFromScratch).with_network();
             let mut neighbour = fresh(7, "neighbour", "lb11");
-            neighbour.private_net = vec![PrivateNet {
-                network: NETWORK,
-                ip: Some("10.0.0.77".parse().unwrap()),
-            }];
+            neighbour.private_net =
+                vec![PrivateNet { network: NETWORK, ip: Some("10.0.0.77".parse().unwrap()) }];
             world.state.balancers.push(neighbour);
             let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
             world.nodes[0].addresses.push(address);

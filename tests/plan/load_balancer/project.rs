@@ -66,10 +66,7 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
         name: name.into(),
         created: Some(BORN.parse().unwrap()),
         load_balancer_type: kind.clone(),
-        location: Location {
-            name: "fsn1".into(),
-            network_zone: "eu-central".into(),
-        },
+        location: Location { name: "fsn1".into(), network_zone: "eu-central".into() },
         public_net: PublicNet {
             enabled: true,
             ipv4: PublicIp {
@@ -147,12 +144,7 @@ impl Project {
     pub fn of(world: &World) -> Project {
         let mut project = Project::empty();
         let _time = time::simulate(project.nanoseconds.clone());
-        let Observed {
-            balancers,
-            certificates,
-            primary_ips,
-            ..
-        } = &world.state;
+        let Observed { balancers, certificates, primary_ips, .. } = &world.state;
         project.put_networks(world);
         for one in certificates.iter().flatten() {
             project.put(json!({"certificate": certificate(one)}));
@@ -208,11 +200,7 @@ impl Project {
             let subnet = |kind: &str, range: &str, zone: &str| json!({"type": kind, "ip_range": range, "network_zone": zone});
             let own = world.state.subnets.as_ref();
             let mut subnets = match own.filter(|_| world.network == Some(*id)) {
-                None => vec![subnet(
-                    "cloud",
-                    &format!("10.{number}.0.0/24"),
-                    "eu-central",
-                )],
+                None => vec![subnet("cloud", &format!("10.{number}.0.0/24"), "eu-central")],
                 Some(own) => {
                     let own = own.iter();
                     let own = own
@@ -239,10 +227,7 @@ impl Project {
     fn put_server(&self, id: u64, reach: &Reach, labels: Value) {
         let all: Vec<u64> = self.networks.iter().copied().collect();
         let (has_public_ipv4, networks) = match reach {
-            Reach::By {
-                has_public_ipv4,
-                networks,
-            } => (*has_public_ipv4, networks),
+            Reach::By { has_public_ipv4, networks } => (*has_public_ipv4, networks),
             _ => (true, &all),
         };
         let [.., high, low] = id.to_be_bytes();
@@ -264,10 +249,7 @@ impl Project {
         let line = change.description().done().join(", ");
         let mut json = change.json();
         let mut request = json["request"].take();
-        let (word, id) = (
-            json["change"].as_str().unwrap(),
-            json["loadBalancer"].as_u64(),
-        );
+        let (word, id) = (json["change"].as_str().unwrap(), json["loadBalancer"].as_u64());
         let (method, path) = match (word, id) {
             ("create", _) => ("POST", "/load_balancers".to_owned()),
             ("edit", Some(id)) => ("PUT", format!("/load_balancers/{id}")),
@@ -277,10 +259,7 @@ impl Project {
                 let certificate = self.named(&line);
                 let (old, new) = (&certificate["labels"], &request["labels"]);
                 let mut labels = old.as_object().unwrap().keys();
-                assert!(
-                    labels.all(|label| new.get(label).is_some()) && old != new,
-                    "{line}"
-                );
+                assert!(labels.all(|label| new.get(label).is_some()) && old != new, "{line}");
                 ("PUT", format!("/certificates/{}", certificate["id"]))
             }
             (action, Some(id)) => ("POST", format!("/load_balancers/{id}/actions/{action}")),
@@ -358,10 +337,7 @@ impl Project {
         let now = self.cloud.shown(self.own);
         let before = self.shown.replace(now);
         let now = self.shown.borrow();
-        let changed = Changed {
-            before: &before,
-            now: &now,
-        };
+        let changed = Changed { before: &before, now: &now };
         let health = Health::of(state);
         changed.take_over("load_balancer", &mut state.balancers, |one| one.id);
         health.restore(state);
@@ -397,11 +373,9 @@ fn entries(state: &mut Observed) -> impl Iterator<Item = ((u64, Machine), &mut V
         one.targets.iter_mut().map(move |target| (id, target))
     });
     all.filter_map(|(id, target)| match target {
-        Target::Server {
-            server,
-            health_status,
-            ..
-        } => Some(((id, Machine::Server(server.id)), health_status)),
+        Target::Server { server, health_status, .. } => {
+            Some(((id, Machine::Server(server.id)), health_status))
+        }
         Target::Ip { ip, health_status } => Some(((id, Machine::Ip(ip.ip)), health_status)),
         Target::LabelSelector { .. } | Target::Unknown => None,
     })
@@ -460,11 +434,7 @@ fn servers(world: &World) -> BTreeMap<u64, Reach> {
 fn selected(balancers: &[LoadBalancer]) -> BTreeMap<u64, Value> {
     let mut found: BTreeMap<u64, Value> = BTreeMap::new();
     for target in balancers.iter().flat_map(|one| &one.targets) {
-        let Target::LabelSelector {
-            label_selector,
-            targets,
-        } = target
-        else {
+        let Target::LabelSelector { label_selector, targets } = target else {
             continue;
         };
         let (key, value) = label_selector.selector.split_once('=').unwrap();
@@ -520,11 +490,7 @@ fn balancer(one: &LoadBalancer) -> Value {
     // interface.
     let by_private = !one.private_net.is_empty();
     let target = |target: &Target| match target {
-        Target::Server {
-            server,
-            use_private_ip,
-            ..
-        } => {
+        Target::Server { server, use_private_ip, .. } => {
             json!({"type": "server", "server": {"id": server.id}, "use_private_ip": use_private_ip})
         }
         Target::Ip { ip, .. } => json!({"type": "ip", "ip": {"ip": ip.ip}}),

@@ -108,9 +108,8 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     let kind = random.pick(&types()).clone();
     let name: &str = random.pick::<&str>(&["front", "back", "other"]);
     let mut one = fresh(id, name, &kind.name);
-    one.algorithm = AlgorithmOf {
-        kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]),
-    };
+    one.algorithm =
+        AlgorithmOf { kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]) };
     one.protection.delete = random.percent(30);
     if random.percent(60) {
         one.private_net = vec![PrivateNet {
@@ -362,9 +361,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
                 let reach = &reach[&server];
                 let is_reached = match reach {
                     Reach::By { networks, .. } if use_private_ip => networks.contains(&NETWORK),
-                    Reach::By {
-                        has_public_ipv4, ..
-                    } => *has_public_ipv4,
+                    Reach::By { has_public_ipv4, .. } => *has_public_ipv4,
                     _ => false,
                 };
                 assert!(is_reached, "seed {seed}: {:?}", change.description().done());
@@ -476,12 +473,7 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         with_none += usize::from(needs == Needs::default());
         // Which Services exist changes nothing.
         if !needs.services {
-            for uids in [
-                &[UID][..],
-                &[UID, "gone"],
-                &[UID, "lives"],
-                &[UID, "gone", "lives"],
-            ] {
+            for uids in [&[UID][..], &[UID, "gone"], &[UID, "lives"], &[UID, "gone", "lives"]] {
                 world.cluster.service_uids = uids.iter().map(|uid| (*uid).into()).collect();
                 let other = world.plan();
                 assert_eq!(requests(&other), requests(&plan), "{}", about());
@@ -524,10 +516,7 @@ fn a_plan_in_order_needs_nothing_else() {
         for node in &mut world.nodes {
             node.reach = match random.percent(10) {
                 true => Reach::Missing { is_certain: true },
-                false => Reach::By {
-                    has_public_ipv4: true,
-                    networks: vec![NETWORK],
-                },
+                false => Reach::By { has_public_ipv4: true, networks: vec![NETWORK] },
             };
         }
         if world.plan().outcome.obstacle().is_some() {

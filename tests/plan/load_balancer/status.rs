@@ -70,12 +70,7 @@ fn people_read_nodes_and_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.settle();
     for target in &mut world.balancer_mut().targets {
-        let Target::Server {
-            server,
-            health_status,
-            ..
-        } = target
-        else {
+        let Target::Server { server, health_status, .. } = target else {
             continue;
         };
         let is_well = server.id == 1;
@@ -92,16 +87,9 @@ fn people_read_nodes_and_their_health() {
     assert_eq!(balancer.addresses.len(), 2);
     let targets = balancer.targets.iter();
     let healthy = targets.map(|target| (target.name.as_str(), target.is_healthy()));
-    let expected = [
-        ("worker-01", true),
-        ("worker-02", false),
-        ("worker-03", false),
-    ];
+    let expected = [("worker-01", true), ("worker-02", false), ("worker-03", false)];
     assert_eq!(healthy.collect::<Vec<_>>(), expected);
-    let expected = Health {
-        detail: Some("layer4_timeout".into()),
-        ..health(80, "unhealthy")
-    };
+    let expected = Health { detail: Some("layer4_timeout".into()), ..health(80, "unhealthy") };
     assert_eq!(balancer.targets[1].health, [expected]);
 }
 
@@ -187,10 +175,7 @@ fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.settle();
     let mut selector = selector_target("pool=web", Some(&[1, 77]));
-    if let Target::LabelSelector {
-        targets: Some(all), ..
-    } = &mut selector
-    {
+    if let Target::LabelSelector { targets: Some(all), .. } = &mut selector {
         for (one, status) in all.iter_mut().zip(["healthy", "unhealthy"]) {
             one.health_status = vec![HealthStatus {
                 listen_port: 80,

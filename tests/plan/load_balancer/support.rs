@@ -344,10 +344,8 @@ pub fn nodes(count: u64) -> Vec<OfferedNode> {
 }
 
 pub fn node(id: u64) -> OfferedNode {
-    let labels = [
-        ("topology.kubernetes.io/zone", "fsn1"),
-        ("topology.kubernetes.io/region", "eu-central"),
-    ];
+    let labels =
+        [("topology.kubernetes.io/zone", "fsn1"), ("topology.kubernetes.io/region", "eu-central")];
     OfferedNode {
         name: format!("worker-{id:02}"),
         provider_id: ProviderId::Ours(InstanceId::Cloud(id)),
@@ -365,31 +363,20 @@ pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
 
 /// The target that is this server.
 pub fn server_target(id: u64, use_private_ip: bool) -> Target {
-    Target::Server {
-        server: Reference { id },
-        use_private_ip,
-        health_status: Vec::new(),
-    }
+    Target::Server { server: Reference { id }, use_private_ip, health_status: Vec::new() }
 }
 
 /// The target that is this address.
 pub fn ip_target(ip: impl Into<IpAddr>) -> Target {
-    Target::Ip {
-        ip: IpRef { ip: ip.into() },
-        health_status: Vec::new(),
-    }
+    Target::Ip { ip: IpRef { ip: ip.into() }, health_status: Vec::new() }
 }
 
 /// The target that is what this selector selects. `None` means that it is not known.
 pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> Target {
-    let selected = |id: &u64| SelectedServer {
-        server: Reference { id: *id },
-        ..SelectedServer::default()
-    };
+    let selected =
+        |id: &u64| SelectedServer { server: Reference { id: *id }, ..SelectedServer::default() };
     Target::LabelSelector {
-        label_selector: SelectorRef {
-            selector: selector.into(),
-        },
+        label_selector: SelectorRef { selector: selector.into() },
         targets: servers.map(|servers| servers.iter().map(selected).collect()),
     }
 }
@@ -401,10 +388,7 @@ pub fn primary_ip(id: u64, name: &str, ip: &str, location: &str) -> PrimaryIp {
         name: name.into(),
         ip: ip.into(),
         kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
-        location: Location {
-            name: location.into(),
-            network_zone: "eu-central".into(),
-        },
+        location: Location { name: location.into(), network_zone: "eu-central".into() },
         assignee_type: "unassigned".into(),
         ..PrimaryIp::default()
     }
@@ -412,11 +396,7 @@ pub fn primary_ip(id: u64, name: &str, ip: &str, location: &str) -> PrimaryIp {
 
 /// A certificate without labels and domains.
 pub fn certificate(id: u64, name: &str) -> Certificate {
-    Certificate {
-        id,
-        name: name.into(),
-        ..Certificate::default()
-    }
+    Certificate { id, name: name.into(), ..Certificate::default() }
 }
 
 /// The API's words for them, with spaces between.

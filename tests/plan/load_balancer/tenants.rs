@@ -48,12 +48,7 @@ fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
 #[test]
 fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     let mut cluster = Cluster::new();
-    cluster.add(
-        "guest",
-        3,
-        &[8080, OWNERS],
-        "external=7 uses-proxyprotocol=true",
-    );
+    cluster.add("guest", 3, &[8080, OWNERS], "external=7 uses-proxyprotocol=true");
     let node_port = cluster.services["guest"].service.ports[1].node_port.unwrap();
     let before = with_owners_port(node_port);
     cluster.world.state.balancers = vec![before.clone()];
@@ -191,10 +186,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         cluster.settle();
         let before = cluster.named("front").clone();
         let labels = &before.labels;
-        assert!(
-            !labels.contains_key(SERVICE_UID),
-            "a guest owns it: {labels:?}"
-        );
+        assert!(!labels.contains_key(SERVICE_UID), "a guest owns it: {labels:?}");
         // A node comes, and the guest asks for more.
         cluster.world.nodes.push(node(4));
         let guest = cluster.services.get_mut("shop.guest").unwrap();

@@ -172,10 +172,7 @@ fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
 
 #[test]
 fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
-    let good = TlsPair {
-        digest: "a".repeat(64),
-        ..TlsPair::default()
-    };
+    let good = TlsPair { digest: "a".repeat(64), ..TlsPair::default() };
     let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
     #[rustfmt::skip] // A case is a line.
     let cases = [
@@ -198,10 +195,7 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
 
 #[test]
 fn certificates_of_a_port_are_named_once() {
-    for (name, value) in [
-        ("http-certificates", "one"),
-        ("certificate-type", "managed"),
-    ] {
+    for (name, value) in [("http-certificates", "one"), ("certificate-type", "managed")] {
         let mut world = world(Profile::CcmFromScratch, WEB_TLS);
         world.set("http-managed-certificate-domains=a.example");
         world.set_one(name, value);

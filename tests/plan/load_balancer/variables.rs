@@ -28,11 +28,7 @@ fn read(variables: &[(&str, &str)]) -> settings::Parsed {
         (name, (*value).to_owned())
     });
     let token = ("HCLOUD_TOKEN".to_owned(), "t".repeat(64));
-    settings::parse(
-        Command::Run,
-        vec![],
-        &Given(prefixed.chain([token]).collect()),
-    )
+    settings::parse(Command::Run, vec![], &Given(prefixed.chain([token]).collect()))
 }
 
 /// A variable, a good value, a bad one and what is said of it; empty: any text will do.
@@ -102,8 +98,5 @@ fn a_location_and_a_zone_are_too_much() {
         panic!("{problems:?}");
     };
     let message = problem.to_string();
-    assert!(
-        message.contains("LOCATION: \"fsn1\": set only one of it"),
-        "{message}"
-    );
+    assert!(message.contains("LOCATION: \"fsn1\": set only one of it"), "{message}");
 }

@@ -107,10 +107,7 @@ fn a_stale_route_gives_way_to_pods_of_the_same_addresses() {
     assert_eq!(row(&before, "10.244.8.0/22").unwrap().state, State::Stale);
     assert!(reasons(&before).contains("StaleRoute"));
     world.machine(2, "10.0.0.12", "b", "10.244.9.0/24");
-    let expected = [
-        "- 10.244.8.0/22 via 10.0.0.50",
-        "+ 10.244.9.0/24 via 10.0.0.12",
-    ];
+    let expected = ["- 10.244.8.0/22 via 10.0.0.50", "+ 10.244.9.0/24 via 10.0.0.12"];
     assert_eq!(changes(&world.plan()), expected);
 }
 

@@ -100,10 +100,7 @@ fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
     }
     let expected = include_str!("../../snapshots/route-plan.txt");
     if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/snapshots/route-plan.txt"
-        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/route-plan.txt");
         return std::fs::write(path, table).unwrap();
     }
     assert_eq!(table, expected);

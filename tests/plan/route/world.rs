@@ -74,11 +74,7 @@ impl World {
     pub fn server(&mut self, id: u64, ips: &[&str]) -> &mut World {
         let mut ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
         let own = (!ips.is_empty()).then(|| ips.remove(0));
-        let private = own.map(|ip| PrivateAddress {
-            network: NETWORK,
-            ip,
-            aliases: ips,
-        });
+        let private = own.map(|ip| PrivateAddress { network: NETWORK, ip, aliases: ips });
         self.instances.push(Instance {
             id: InstanceId::Cloud(id),
             name: format!("server-{id}"),
@@ -144,10 +140,7 @@ impl World {
 
 pub fn route(text: &str) -> Route {
     let (destination, gateway) = text.split_once(' ').unwrap();
-    Route {
-        destination: destination.parse().unwrap(),
-        gateway: gateway.parse().unwrap(),
-    }
+    Route { destination: destination.parse().unwrap(), gateway: gateway.parse().unwrap() }
 }
 
 pub fn condition(status: &str, reason: &str) -> ccm::kube::Condition {

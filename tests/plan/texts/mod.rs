@@ -114,10 +114,8 @@ fn a_wrong_name_is_found() {
 }
 
 /// The tables of pages: their texts are constants, and the test above reads them.
-const PAGES: &[&str] = &[
-    "src/cli/doctor/mod.rs",
-    "src/hetzner/load_balancers/annotations/table.rs",
-];
+const PAGES: &[&str] =
+    &["src/cli/doctor/mod.rs", "src/hetzner/load_balancers/annotations/table.rs"];
 
 /// A message prints the name of a variable from its constant, `{HCLOUD_NETWORK}`: a wrong name does not compile.
 #[test]

@@ -32,9 +32,8 @@ pub enum Kind {
 pub type Name = (Kind, String);
 
 /// Programs whose flags are not ours.
-const PROGRAMS: &[&str] = &[
-    "buildah", "cargo", "env", "git", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
-];
+const PROGRAMS: &[&str] =
+    &["buildah", "cargo", "env", "git", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo"];
 
 /// Commands without settings.
 const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];

@@ -187,12 +187,7 @@ impl Tree {
 
 impl Text {
     pub fn new(file: &str, line: usize, text: &str, is_code: bool) -> Text {
-        Text {
-            file: file.to_owned(),
-            line,
-            text: text.to_owned(),
-            is_code,
-        }
+        Text { file: file.to_owned(), line, text: text.to_owned(), is_code }
     }
 
     /// Is it a line of YAML with this value?

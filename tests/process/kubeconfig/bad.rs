@@ -59,12 +59,8 @@ pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str)
     // Where there is a cluster to call, the cloud's half is shown.
     let shows_right = ran.stdout.is_empty() || message.starts_with("GET ");
     let as_expected = ran.code == 1 && shows_right && answered == expected;
-    (!as_expected).then(|| {
-        format!(
-            "  expected {expected}  answered {answered}  exit code {}",
-            ran.code
-        )
-    })
+    (!as_expected)
+        .then(|| format!("  expected {expected}  answered {answered}  exit code {}", ran.code))
 }
 
 /// `ccm node list` with this kubeconfig fails with this message.
@@ -120,10 +116,7 @@ fn files() {
         ("\0", "can't be read as YAML at line 1 column 1"),
     ];
     for (text, why) in cases {
-        assert_eq!(
-            mismatch(&world, text, &[], &format!("kubeconfig DIR/bad: {why}")),
-            None
-        );
+        assert_eq!(mismatch(&world, text, &[], &format!("kubeconfig DIR/bad: {why}")), None);
     }
     let good = yaml(&world.config());
     std::fs::write(world.folder().join("latin1"), b"users: \xe4").unwrap();
@@ -323,16 +316,10 @@ fn users_with_a_token() {
 #[test]
 fn users_with_a_certificate() {
     let world = World::new();
-    let subject = Subject {
-        user: "ccm".into(),
-        group: None,
-    };
+    let subject = Subject { user: "ccm".into(), group: None };
     let client = |validity| world.sandbox.authority().client(&subject, validity).unwrap();
-    let damaged = |kind: &str| {
-        base64(&format!(
-            "-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"
-        ))
-    };
+    let damaged =
+        |kind: &str| base64(&format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"));
     let good = world.certified(&world.identity);
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
@@ -362,11 +349,7 @@ fn users_with_a_certificate() {
     }
     let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
     let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
-    let identities = [
-        client(Validity::Expired),
-        client(Validity::NotYet),
-        stranger,
-    ];
+    let identities = [client(Validity::Expired), client(Validity::NotYet), stranger];
     for identity in identities {
         says(&world, &world.certified(&identity), unauthorized);
     }

@@ -74,11 +74,7 @@ fn good_ones_work() {
         ("other programs' notes", {
             let mut config = world.config();
             config["preferences"] = json!({"colors": true});
-            for place in [
-                "/clusters/0/cluster",
-                "/contexts/0/context",
-                "/users/0/user",
-            ] {
+            for place in ["/clusters/0/cluster", "/contexts/0/context", "/users/0/user"] {
                 config.pointer_mut(place).unwrap()["extensions"] =
                     json!([{"name": "x", "extension": {}}]);
             }
@@ -116,10 +112,8 @@ fn several_files_are_merged_and_the_first_wins() {
     let right = world.write("right", yaml(&world.config()));
     let clusters = part("clusters", &["clusters", "contexts"]);
     let users = part("users", &["users", "current-context"]);
-    let other = world.write(
-        "other",
-        "contexts: [{name: other, context: {cluster: there, user: me}}]",
-    );
+    let other =
+        world.write("other", "contexts: [{name: other, context: {cluster: there, user: me}}]");
     std::fs::create_dir_all(world.folder().join(".kube")).unwrap();
     world.write(".kube/config", yaml(&world.config()));
     let home = world.folder().display().to_string();

@@ -32,10 +32,7 @@ fn config(world: &World, certificate: &str, key: &str) -> String {
 #[test]
 fn kinds_that_clusters_sign() {
     let world = World::new();
-    let subject = Subject {
-        user: "ccm".into(),
-        group: None,
-    };
+    let subject = Subject { user: "ccm".into(), group: None };
     for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
         let authority = world.sandbox.authority();
         let identity = authority.client_with(&subject, Validity::Now, algorithm).unwrap();
@@ -84,10 +81,7 @@ fn kinds_that_people_make() {
     for (make, change, why) in cases {
         assert!(openssl(&world, make), "{make}");
         // What can sign no certificate is tried with the one of the case before.
-        let _ = openssl(
-            &world,
-            "req -x509 -key key -subj /CN=ccm -days 2 -out certificate",
-        );
+        let _ = openssl(&world, "req -x509 -key key -subj /CN=ccm -days 2 -out certificate");
         assert!(change.is_empty() || openssl(&world, change), "{change}");
         let key = if change.is_empty() { "key" } else { "other" };
         let text = config(&world, "certificate", key);
@@ -96,15 +90,8 @@ fn kinds_that_people_make() {
         match why {
             "" => assert_eq!(ran.code, 0, "{make} {change}: {ran:?}"),
             // One that OpenSSL alone understands: any answer but a panic.
-            "*" => assert!(
-                ran.code == 1 && ran.stderr.contains("client-"),
-                "{make}: {ran:?}"
-            ),
-            _ => assert_eq!(
-                mismatch(&world, &text, &[], &message),
-                None,
-                "{make} {change}"
-            ),
+            "*" => assert!(ran.code == 1 && ran.stderr.contains("client-"), "{make}: {ran:?}"),
+            _ => assert_eq!(mismatch(&world, &text, &[], &message), None, "{make} {change}"),
         }
     }
 }
@@ -131,10 +118,8 @@ fn damaged_keys_and_certificates() {
             _ => identity.certificate_pem = damage(&identity.certificate_pem, at),
         }
         let path = world.write("damaged", yaml(&world.certified(&identity)));
-        let options = ccm::kube::config::Options {
-            kubeconfig: vec![path.into()],
-            ..Default::default()
-        };
+        let options =
+            ccm::kube::config::Options { kubeconfig: vec![path.into()], ..Default::default() };
         match ccm::kube::config::load(&options) {
             Err(error) => {
                 refused += 1;
@@ -143,10 +128,7 @@ fn damaged_keys_and_certificates() {
             // ureq makes its agent of it when it connects; some, because a run takes its time.
             Ok(_) if at % 7 == 0 => {
                 let ran = world.list(&world.folder().join("damaged").display().to_string(), &[]);
-                assert!(
-                    !ran.stderr.contains("panicked") && ran.code != 101,
-                    "{at}: {ran:?}"
-                );
+                assert!(!ran.stderr.contains("panicked") && ran.code != 101, "{at}: {ran:?}");
                 assert_eq!(secrets.leak(&ran.stderr), None, "{at}: {ran:?}");
                 loaded += 1;
             }

@@ -28,11 +28,7 @@ impl World {
     fn new() -> World {
         let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
         let account = sandbox.account("ccm").unwrap();
-        World {
-            sandbox,
-            token: account.token,
-            identity: account.identity,
-        }
+        World { sandbox, token: account.token, identity: account.identity }
     }
 
     fn folder(&self) -> &Path {

@@ -78,10 +78,8 @@ fn slips_are_read_without_harm() {
     let secrets = world.secrets();
     for seed in chosen(0..READ) {
         let path = world.write("slips", mutated(&world, seed));
-        let options = config::Options {
-            kubeconfig: vec![path.into()],
-            ..config::Options::default()
-        };
+        let options =
+            config::Options { kubeconfig: vec![path.into()], ..config::Options::default() };
         if let Err(error) = config::load(&options) {
             let leak = secrets.leak(&error.to_string());
             assert_eq!(leak, None, "CCM_TEST_SEED={seed}: {error}");
@@ -92,11 +90,7 @@ fn slips_are_read_without_harm() {
 #[test]
 fn slips_are_run_without_harm() {
     let world = World::new();
-    world.plugin(
-        "plugin",
-        "client.authentication.k8s.io/v1",
-        json!({"token": world.token}),
-    );
+    world.plugin("plugin", "client.authentication.k8s.io/v1", json!({"token": world.token}));
     let secrets = world.secrets();
     let server = world.sandbox.kubernetes_url();
     for seed in chosen(0..RUN) {
@@ -110,10 +104,7 @@ fn slips_are_run_without_harm() {
         let output = ran.stdout.clone() + &ran.stderr;
         assert_eq!(secrets.leak(&output), None, "CCM_TEST_SEED={seed}: {ran:?}");
         let is_panic = output.contains("internal error") || output.contains("panicked");
-        assert!(
-            matches!(ran.code, 0 | 1) && !is_panic,
-            "CCM_TEST_SEED={seed}: {ran:?}"
-        );
+        assert!(matches!(ran.code, 0 | 1) && !is_panic, "CCM_TEST_SEED={seed}: {ran:?}");
         assert!(begun.elapsed() < LIMIT, "CCM_TEST_SEED={seed}: {ran:?}");
     }
 }
@@ -143,10 +134,7 @@ fn slips_of_a_plugin_do_no_harm() {
     let failing = world.write("failing", yaml(&world.with_exec(failing)));
     let mut outcomes = String::new();
     for seed in chosen(0..RUN) {
-        world.write(
-            "answer",
-            slipped(good.to_string().into_bytes(), &mut Random::new(seed)),
-        );
+        world.write("answer", slipped(good.to_string().into_bytes(), &mut Random::new(seed)));
         let config = if seed % 3 == 0 { &failing } else { &config };
         let ran = world.list(config, &["-v=10"]);
         let output = ran.stdout.clone() + &ran.stderr;

@@ -26,10 +26,8 @@ impl World {
     /// Writes a shell script beside the kubeconfig that counts its runs, then does this.
     pub(super) fn script(&self, name: &str, text: &str) {
         let folder = self.folder().display();
-        let path = self.write(
-            name,
-            format!("#!/bin/sh\necho run >> {folder}/{name}.runs\n{text}\n"),
-        );
+        let path =
+            self.write(name, format!("#!/bin/sh\necho run >> {folder}/{name}.runs\n{text}\n"));
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
     }
 
@@ -103,10 +101,7 @@ fn those_that_work() {
     ];
     for (name, exec) in cases {
         let path = world.write("good", yaml(&world.with_exec(exec)));
-        let env = with(
-            world.env(&path),
-            &[("PATH", &format!("{folder}:/usr/bin:/bin"))],
-        );
+        let env = with(world.env(&path), &[("PATH", &format!("{folder}:/usr/bin:/bin"))]);
         let ran = ccm(&env, &["node", "list", "-v=10"]);
         assert_eq!(ran.code, 0, "{name}: {ran:?}");
         ran.prints("worker-1");
@@ -189,20 +184,13 @@ fn it_is_given_nothing_of_the_cloud() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     world.plugin("credential", V1, json!({"token": world.token}));
-    world.script(
-        "plugin",
-        &format!("env > {folder}/env\n{folder}/credential"),
-    );
+    world.script("plugin", &format!("env > {folder}/env\n{folder}/credential"));
     let mut exec = exec("./plugin");
     exec["env"] = json!([{"name": "HCLOUD_CONTEXT", "value": "given"}]);
     let path = world.write("config", yaml(&world.with_exec(exec)));
     let env = with(
         world.env(&path),
-        &[
-            ("ROBOT_PASSWORD", "of-the-robot"),
-            ("HCLOUD_CONTEXT", "inherited"),
-            ("OTHERS", "stay"),
-        ],
+        &[("ROBOT_PASSWORD", "of-the-robot"), ("HCLOUD_CONTEXT", "inherited"), ("OTHERS", "stay")],
     );
     ccm(&env, &["node", "list"]).with_code(0);
     let given = std::fs::read_to_string(world.folder().join("env")).unwrap();
@@ -232,12 +220,9 @@ fn it_is_run_once_and_once_more_after_a_401() {
     );
     let same = |world: &World| world.plugin("plugin", V1, json!({"token": world.token}));
     // What refuses how often, does the token change, exit code, runs of the plugin.
-    for (times, changes, code, runs) in [
-        (0, false, 0, 1),
-        (1, true, 0, 2),
-        (2, true, 1, 2),
-        (1, false, 1, 2),
-    ] {
+    for (times, changes, code, runs) in
+        [(0, false, 0, 1), (1, true, 0, 2), (2, true, 1, 2), (1, false, 1, 2)]
+    {
         match changes {
             true => world.script("plugin", &other_each_time),
             false => same(&world),
@@ -296,10 +281,8 @@ fn wrong_fields() {
     let message = format!("{place}: must be a YAML mapping");
     says(&world, &config, &message);
     // A hint that may hold a secret is not shown.
-    for (key, shown) in [
-        ("", "; Get it: https://example.com/install?key="),
-        (secret.as_str(), ""),
-    ] {
+    for (key, shown) in [("", "; Get it: https://example.com/install?key="), (secret.as_str(), "")]
+    {
         let mut hinted = exec("aws-iam");
         hinted["installHint"] =
             format!("Get it:\n\n  https://example.com/install?key={key}\n").into();
@@ -331,10 +314,7 @@ fn those_that_fail() {
     let credential = |status: Value| {
         print(&json!({"kind": "ExecCredential", "apiVersion": V1, "status": status}).to_string())
     };
-    let subject = Subject {
-        user: "ccm".into(),
-        group: None,
-    };
+    let subject = Subject { user: "ccm".into(), group: None };
     let other = world.sandbox.authority().client(&subject, Validity::Now).unwrap();
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
@@ -372,11 +352,7 @@ fn those_that_fail() {
     for (script, why) in cases {
         world.script("plugin", &script);
         let message = format!("{NOT_SENT}{why} (kubeconfig DIR/bad, context here)");
-        assert_eq!(
-            mismatch(&world, &config, &["-v=1"], &message),
-            None,
-            "{script}"
-        );
+        assert_eq!(mismatch(&world, &config, &["-v=1"], &message), None, "{script}");
     }
     world.write("plugin", "no interpreter, no program");
     let message = format!(

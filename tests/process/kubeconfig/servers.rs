@@ -62,11 +62,7 @@ fn a_server_with_another_name_is_reached_under_it() {
         cluster["tls-server-name"] = name.into();
         let ran = world.list(&world.write("named", yaml(&config)), &[]);
         assert_eq!(ran.code == 0, is_reached, "{certificate} {name}: {ran:?}");
-        assert_eq!(
-            calls.calls().is_empty(),
-            !is_reached,
-            "{certificate} {name}"
-        );
+        assert_eq!(calls.calls().is_empty(), !is_reached, "{certificate} {name}");
         let why = format!("the server's certificate is for {certificate}, not for {name};");
         assert!(is_reached || ran.stderr.contains(&why), "{ran:?}");
     }
@@ -104,10 +100,7 @@ fn a_server_behind_a_proxy() {
         }
         let target = format!("api.internal:{}", here.port());
         let targets = proxy.targets();
-        assert!(
-            targets.len() >= 3 && targets.iter().all(|to| *to == target),
-            "{targets:?}"
-        );
+        assert!(targets.len() >= 3 && targets.iter().all(|to| *to == target), "{targets:?}");
     }
 }
 

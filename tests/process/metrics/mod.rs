@@ -124,9 +124,7 @@ fn turned_off_it_is_not_there_and_the_probes_are() {
 fn a_standby_is_measured_too() {
     let sandbox = quiet(1);
     let leader = Watched::start(&env(&sandbox), &[]);
-    wait_until("a leader", || {
-        leader.scrape().get("ccm_leader") == Some(&1.0)
-    });
+    wait_until("a leader", || leader.scrape().get("ccm_leader") == Some(&1.0));
     let standby = Watched::start(&env(&sandbox), &[]);
     wait_until("a standby", || standby.get("/readyz").1 == "ok: standby\n");
     let scrape = standby.scrape();
@@ -134,9 +132,7 @@ fn a_standby_is_measured_too() {
     assert!(scrape.contains_key("process_resident_memory_bytes"));
     assert!(!scrape.keys().any(|series| series.starts_with("ccm_ticks_total")));
     leader.daemon.killer()();
-    wait_until("it to lead", || {
-        standby.scrape().get("ccm_leader") == Some(&1.0)
-    });
+    wait_until("it to lead", || standby.scrape().get("ccm_leader") == Some(&1.0));
     // Without leader election everybody works.
     let alone = Watched::start(&env(&sandbox), &["--leader-elect=false"]);
     wait_until("work", || alone.scrape().get("ccm_leader") == Some(&1.0));

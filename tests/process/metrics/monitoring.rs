@@ -87,10 +87,7 @@ fn every_alert_and_panel_asks_for_what_there_is() {
                 let known = TABLE.iter().any(|one| one.labels.contains(&label));
                 let is_prometheus =
                     ["le", "cluster", "job", "instance", "namespace", "pod"].contains(&label);
-                assert!(
-                    known || is_prometheus,
-                    "{name}: no label {label}: {expression}"
-                );
+                assert!(known || is_prometheus, "{name}: no label {label}: {expression}");
             }
             for value in values(expression) {
                 assert!(is_said(value), "{name}: nobody says {value}: {expression}");
@@ -108,10 +105,7 @@ fn every_alert_and_panel_asks_for_what_there_is() {
         }
         let runbook = rule["annotations"]["runbook_url"].as_str().unwrap();
         let heading = rule["alert"].as_str().unwrap().to_lowercase();
-        assert!(
-            runbook.ends_with(&format!("monitoring/README.md#{heading}")),
-            "{rule}"
-        );
+        assert!(runbook.ends_with(&format!("monitoring/README.md#{heading}")), "{rule}");
         let expression = rule["expr"].as_str().unwrap();
         assert!(expression.contains("(cluster, job"), "{rule}");
         assert!(rule["labels"]["severity"].is_string(), "{rule}");
@@ -193,9 +187,6 @@ fn the_pod_monitor_finds_the_pod() {
     assert_eq!(&deployment["metadata"]["namespace"], namespace);
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
     let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap();
-    assert!(
-        ports.iter().any(|port| port["name"] == endpoint["port"]),
-        "{endpoint}"
-    );
+    assert!(ports.iter().any(|port| port["name"] == endpoint["port"]), "{endpoint}");
     assert_eq!(endpoint["path"], "/metrics");
 }

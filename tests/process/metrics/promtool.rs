@@ -119,11 +119,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let all: BTreeSet<(String, String)> = panels().into_iter().collect();
-    assert_eq!(
-        moved.into_inner().unwrap(),
-        all,
-        "every panel has a world that moves it"
-    );
+    assert_eq!(moved.into_inner().unwrap(), all, "every panel has a world that moves it");
 }
 
 fn every_alert_has_a_world() {
@@ -142,10 +138,7 @@ fn which_fire(world: &World) -> Value {
         .fires
         .iter()
         .map(|name| json!({"labels": format!("{{alertname={name:?}}}"), "value": 1}));
-    expects(
-        &format!("group by (alertname) (last_over_time({fired}))"),
-        samples.collect(),
-    )
+    expects(&format!("group by (alertname) (last_over_time({fired}))"), samples.collect())
 }
 
 /// Does what the expression says of these labels change after the cause?
@@ -158,9 +151,7 @@ fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
     }
     // A range does not hold its own begin.
     let since_s = SHOWN_MINUTES * 60 - film.cause * STEP_S + STEP_S;
-    is_one(&format!(
-        "max(changes({chosen}[{since_s}s:{STEP_S}s])) > bool 0"
-    ))
+    is_one(&format!("max(changes({chosen}[{since_s}s:{STEP_S}s])) > bool 0"))
 }
 
 fn is_one(expression: &str) -> Value {

@@ -44,11 +44,7 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
     sandbox.create_certificate(
         json!({"name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem}),
     );
-    let shows = [
-        ("protocol", "https"),
-        ("http-certificates", "one"),
-        ("location", "fsn1"),
-    ];
+    let shows = [("protocol", "https"), ("http-certificates", "one"), ("location", "fsn1")];
     sandbox.create("tls", &shows, &[443]);
     wait_until("its address", || sandbox.has_address("tls"));
 }
@@ -247,10 +243,7 @@ fn no_name_of_an_object(scrape: &Scrape) {
         }
         let labels = series.split('{').nth(1).unwrap_or_default();
         let is_id = |part: &str| part.len() > 3 && part.bytes().all(|b| b.is_ascii_digit());
-        assert!(
-            !labels.split(['"', '/']).any(is_id),
-            "a number of an object in {series}"
-        );
+        assert!(!labels.split(['"', '/']).any(is_id), "a number of an object in {series}");
     }
     assert!(scrape.len() < 400, "{} series", scrape.len());
 }

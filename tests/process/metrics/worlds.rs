@@ -35,9 +35,7 @@ const SHORT: usize = 4;
 const RESYNC: &str = "--load-balancer-resync-period=20s";
 
 fn is(film: &Film, series: &str, wanted: f64) {
-    wait_until(series, || {
-        film.watched[0].1.scrape().get(series) == Some(&wanted)
-    });
+    wait_until(series, || film.watched[0].1.scrape().get(series) == Some(&wanted));
 }
 
 fn with_robot() -> Sandbox {

@@ -128,10 +128,7 @@ fn no_proxy_goes_around_them() {
     let world = World::new();
     let proxy = Proxy::start(Speaks::Connect, Answers::ByConnecting, None, &world.names());
     let url = format!("http://{}", proxy.address());
-    let proxied = with(
-        world.env.clone(),
-        &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)],
-    );
+    let proxied = with(world.env.clone(), &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)]);
     let straight = env(&world.sandbox);
     let around = |no_proxy: &str| {
         let env = with(proxied.clone(), &[("NO_PROXY", no_proxy)]);
@@ -141,12 +138,7 @@ fn no_proxy_goes_around_them() {
     assert_eq!(around("").code, 0);
     let used = proxy.connections();
     assert!(used >= 2, "{used}");
-    for no_proxy in [
-        ".test",
-        "other, *.test",
-        "kubernetes.test,hetzner.test",
-        "*",
-    ] {
+    for no_proxy in [".test", "other, *.test", "kubernetes.test,hetzner.test", "*"] {
         let ran = around(no_proxy).with_code(1);
         ran.warns("failed to lookup address");
     }
@@ -176,11 +168,7 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
         ("HTTPS_PROXY", "ftp://u:correct-horse@p", scheme),
         ("http_proxy", "http://u:correct-horse@p:0", port),
         ("SSL_CERT_FILE", "/proc/no-such-file", missing),
-        (
-            "SSL_CERT_FILE",
-            "/dev/null",
-            "/dev/null: holds no PEM certificate",
-        ),
+        ("SSL_CERT_FILE", "/dev/null", "/dev/null: holds no PEM certificate"),
         ("SSL_CERT_FILE", "/dev/zero", endless),
     ] {
         let expected = format!("{variable}: {why}");

@@ -12,10 +12,7 @@ use serde_json::Value;
 fn it_is_said_that_it_was_the_proxy() {
     use Answers::*;
     let login = Some((USER, PASSWORD));
-    let (right, wrong) = (
-        format!("{USER}:{ESCAPED}@"),
-        format!("{USER}:wrong-{ESCAPED}@"),
-    );
+    let (right, wrong) = (format!("{USER}:{ESCAPED}@"), format!("{USER}:wrong-{ESCAPED}@"));
     let (http, socks) = (Speaks::Connect, Speaks::Socks5);
     #[rustfmt::skip] // A case is a line.
     let cases = [
@@ -58,12 +55,7 @@ fn the_way_out_is_one_that_is_open() {
     let other =
         "its rules have to allow it, or the kubeconfig's proxy-url to name another proxy or none";
     for (scheme, speaks, answer, to) in [
-        (
-            "http",
-            Speaks::Connect,
-            403,
-            "api.test:80 (HTTP status 403)",
-        ),
+        ("http", Speaks::Connect, 403, "api.test:80 (HTTP status 403)"),
         ("socks5", Speaks::Socks5, 2, "api.test port 80"),
     ] {
         let proxy = Proxy::start(speaks, Answers::With(answer), None, &[]);
@@ -80,12 +72,7 @@ fn the_way_out_is_one_that_is_open() {
 fn check(url: &str, expected: &str, answers: Answers) {
     let variable = |name: &str| (name == "HTTP_PROXY").then(|| url.to_owned());
     let proxies = Proxies::ByEnvironment(Environment::read(variable).unwrap());
-    let client = client(
-        "http://api.test".into(),
-        Tls::default(),
-        proxies,
-        SecretSource::none(),
-    );
+    let client = client("http://api.test".into(), Tls::default(), proxies, SecretSource::none());
     let error = client.get::<Value>("/x").unwrap_err();
     let text = error.to_string();
     assert!(

@@ -24,19 +24,13 @@ fn a_proxy_may_want_tls_itself() {
     };
     let authorities =
         Authorities::parse(authority.certificate_pem().as_bytes()).unwrap().certificates;
-    let version = ask(Tls {
-        more_authorities: authorities.clone().into(),
-        ..Tls::default()
-    });
+    let version = ask(Tls { more_authorities: authorities.clone().into(), ..Tls::default() });
     assert!(version.unwrap()["gitVersion"].is_string());
     let wanted = [sandbox.address(Half::Kubernetes).to_string()];
     assert_eq!(proxy.targets(), wanted);
 
     // The cluster's own authority has no word on who a proxy is.
-    let error = ask(Tls {
-        roots: Roots::Only(authorities),
-        ..Tls::default()
-    });
+    let error = ask(Tls { roots: Roots::Only(authorities), ..Tls::default() });
     let expected = format!(
         "the proxy https://{front} (proxy-url): TLS: the server's certificate is signed by an authority that is not trusted here"
     );
@@ -55,20 +49,14 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
     cluster.retain(|field, _| !field.starts_with("certificate-authority"));
     let path = sandbox.folder().join("public");
     std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
-    let env = with(
-        plain.clone(),
-        &[("KUBECONFIG", &path.display().to_string())],
-    );
+    let env = with(plain.clone(), &[("KUBECONFIG", &path.display().to_string())]);
     let ran = ccm(&env, &["node", "list"]);
     ran.warns("signed by an authority that is not trusted here");
 
     let bundle = sandbox.folder().join("bundle.pem");
     let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    std::fs::write(
-        &bundle,
-        format!("# ours\n{damaged}{}", sandbox.authority().certificate_pem()),
-    )
-    .unwrap();
+    std::fs::write(&bundle, format!("# ours\n{damaged}{}", sandbox.authority().certificate_pem()))
+        .unwrap();
     let bundle = bundle.display().to_string();
     ccm(&with(env, &[("SSL_CERT_FILE", &bundle)]), &["node", "list"])
         .with_code(0)
@@ -76,19 +64,12 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
 
     // Where a kubeconfig names its authority, no other is trusted.
     let other = sandbox::credentials::Authority::new("somebody-else").unwrap();
-    config["clusters"][0]["cluster"]["certificate-authority-data"] = base64::Engine::encode(
-        &base64::engine::general_purpose::STANDARD,
-        other.certificate_pem(),
-    )
-    .into();
+    config["clusters"][0]["cluster"]["certificate-authority-data"] =
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, other.certificate_pem())
+            .into();
     std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
-    let env = with(
-        plain,
-        &[
-            ("KUBECONFIG", &path.display().to_string()),
-            ("SSL_CERT_FILE", &bundle),
-        ],
-    );
+    let env =
+        with(plain, &[("KUBECONFIG", &path.display().to_string()), ("SSL_CERT_FILE", &bundle)]);
     let ran = ccm(&env, &["node", "list"]);
     ran.warns("signed by an authority that is not trusted here");
 }

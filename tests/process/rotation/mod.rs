@@ -30,10 +30,7 @@ struct World {
 impl World {
     fn new() -> World {
         let sandbox = common::quiet(1);
-        World {
-            sandbox,
-            daemon: None,
-        }
+        World { sandbox, daemon: None }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -97,9 +94,7 @@ impl World {
     fn does_work(&self, node_name: &str) {
         self.sandbox.join_node(node_name);
         let state = || format!("{node_name}: {}", self.log());
-        common::wait_or(common::LIMIT, state, || {
-            is_initialised(&self.sandbox.node(node_name))
-        });
+        common::wait_or(common::LIMIT, state, || is_initialised(&self.sandbox.node(node_name)));
     }
 
     /// Waits until both clients, the controllers' and the Lease's, come with these credentials.
@@ -113,9 +108,7 @@ impl World {
                 let made = calls.calls_since(mark).len();
                 format!("{caller}, {made} calls: {}", self.log())
             };
-            common::wait_or(common::LIMIT, state, || {
-                calls.calls_since(mark).iter().any(is_such)
-            });
+            common::wait_or(common::LIMIT, state, || calls.calls_since(mark).iter().any(is_such));
         }
     }
 
@@ -129,10 +122,7 @@ impl World {
 
     /// The same for a certificate, signed by this authority.
     fn identity(&self, name: &str, authority: &Authority) -> Identity {
-        let subject = Subject {
-            user: "ccm".into(),
-            group: None,
-        };
+        let subject = Subject { user: "ccm".into(), group: None };
         let identity = authority.client(&subject, Validity::Now).unwrap();
         let der = identity.certificate_der.as_slice();
         self.sandbox.cluster().add_certificate("ccm", der);
@@ -181,10 +171,7 @@ fn in_files() -> Login {
 }
 
 fn pair(identity: &Identity) -> [(&'static str, &str); 2] {
-    [
-        ("tls.crt", &identity.certificate_pem),
-        ("tls.key", &identity.key_pem),
-    ]
+    [("tls.crt", &identity.certificate_pem), ("tls.key", &identity.key_pem)]
 }
 
 fn status_of(identity: &Identity) -> Value {
@@ -255,10 +242,7 @@ fn a_token_file_that_became_unusable() {
     world.write("token", &first);
     world.start(Login::TokenFile("token".into()));
     let stays = "; what was read before stays in use";
-    for (text, why) in [
-        ("", "is empty"),
-        ("two\nlines\n", "holds characters that no token has"),
-    ] {
+    for (text, why) in [("", "is empty"), ("two\nlines\n", "holds characters that no token has")] {
         world.write("token", text);
         world.daemon.as_ref().unwrap().logs(why);
         let told = || {
@@ -272,10 +256,7 @@ fn a_token_file_that_became_unusable() {
         let [line] = &told()[..] else {
             panic!("not told once: {}", world.log());
         };
-        assert!(
-            line.contains("WARN") && line.contains(&path) && line.contains(stays),
-            "{line}"
-        );
+        assert!(line.contains("WARN") && line.contains(&path) && line.contains(stays), "{line}");
     }
     world.write("token", &second);
     world.uses("second");
@@ -302,10 +283,7 @@ fn a_client_certificate_in_files() {
     world.does_work("three");
     let log = world.log();
     let warned: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
-    assert!(
-        (1..=2).contains(&warned.len()),
-        "one for each client: {log}"
-    );
+    assert!((1..=2).contains(&warned.len()), "one for each client: {log}");
     let why = "tls.key: is the key of another certificate; what was read before stays in use";
     assert!(warned.iter().all(|line| line.contains(why)), "{log}");
     let calls = world.sandbox.calls().calls_since(mark);

@@ -77,10 +77,9 @@ fn an_old_list_of_nodes_changes_nothing() {
     let servers = ["worker-1", "worker-2"].map(|name| world.server_id(name));
     cluster.freeze_cache(true);
     // Made anew, each with the other's pods: by the cache both routes lead astray.
-    for (name, server, pods) in [
-        ("worker-1", servers[0], "10.244.2.0/24"),
-        ("worker-2", servers[1], "10.244.1.0/24"),
-    ] {
+    for (name, server, pods) in
+        [("worker-1", servers[0], "10.244.2.0/24"), ("worker-2", servers[1], "10.244.1.0/24")]
+    {
         cluster.delete("nodes", None, name);
         world.register(name, Some(server), pods);
         world.set_route(pods, &world.ip(name));

@@ -121,10 +121,8 @@ fn a_node_made_anew_with_the_same_pods_gets_the_route() {
     world.becomes("worker-9", "False");
     let new = world.ip("worker-9");
     let changes = world.changes(mark);
-    let replaced = [
-        format!("delete_route 10.244.3.0/24 {old}"),
-        format!("add_route 10.244.3.0/24 {new}"),
-    ];
+    let replaced =
+        [format!("delete_route 10.244.3.0/24 {old}"), format!("add_route 10.244.3.0/24 {new}")];
     assert_eq!(changes, replaced, "{}", daemon.log());
 }
 

@@ -125,9 +125,7 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
     world.faults().add(on(ADD, Effect::before(hand)));
     let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
-    let Effect::Instead(taken) = taken else {
-        unreachable!()
-    };
+    let Effect::Instead(taken) = taken else { unreachable!() };
     world.faults().add(on(ADD, Effect::AfterAll(taken)));
     let is_after = move |_: &Request| is_refused.load(Ordering::SeqCst);
     world.faults().add(on(READ, away()).when(is_after));

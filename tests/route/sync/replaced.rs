@@ -24,11 +24,8 @@ struct Compared {
 impl Compared {
     fn new() -> Compared {
         let world = World::settled(2);
-        let mut compared = Compared {
-            ccm: apis(&world),
-            controller: controller(LONG, Duration::ZERO),
-            world,
-        };
+        let mut compared =
+            Compared { ccm: apis(&world), controller: controller(LONG, Duration::ZERO), world };
         let mark = compared.world.mark();
         compared.tick();
         assert_eq!(compared.world.changes(mark), Vec::<String>::new());

@@ -122,10 +122,7 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
         };
         let to = rest.split(' ').next().unwrap();
         if !to.starts_with("10.244.10") {
-            assert!(
-                changes[n + 1].starts_with(&format!("add_route {to} ")),
-                "{changes:#?}"
-            );
+            assert!(changes[n + 1].starts_with(&format!("add_route {to} ")), "{changes:#?}");
         }
     }
 }

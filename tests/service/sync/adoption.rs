@@ -410,11 +410,7 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
 /// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
 #[test]
 fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
-    let cases = vec![
-        ("team-a.web", false),
-        ("default.old", true),
-        ("default.web", true),
-    ];
+    let cases = vec![("team-a.web", false), ("default.old", true), ("default.web", true)];
     common::side_by_side(cases, |(of, is_adopted)| {
         let world = World::new(1);
         world.settle(&[]);

@@ -33,9 +33,7 @@ fn large(name: &str) -> Value {
 /// What is created from now on is younger: ages are in whole seconds.
 fn next_second() {
     let begun = clock::now();
-    wait_until("a younger second", || {
-        clock::since(begun) > Duration::from_millis(1100)
-    });
+    wait_until("a younger second", || clock::since(begun) > Duration::from_millis(1100));
 }
 
 fn name(n: usize) -> String {
@@ -75,13 +73,9 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     for n in FIT..FIT + MORE {
         world.create_as(large(&name(n)));
     }
-    wait_at_most(PATIENCE, "what is said of the youngest", || {
-        reported(&daemon).len() >= MORE / 3
-    });
+    wait_at_most(PATIENCE, "what is said of the youngest", || reported(&daemon).len() >= MORE / 3);
     world.create_as(large("honest"));
-    wait_at_most(PATIENCE, "an address in another namespace", || {
-        world.has_address("honest")
-    });
+    wait_at_most(PATIENCE, "an address in another namespace", || world.has_address("honest"));
     world.ticks_within(PATIENCE, 3);
     let above = reported(&daemon);
     assert!((0..FIT).all(|n| !above.contains(&name(n))), "{above:?}");

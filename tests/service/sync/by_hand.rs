@@ -105,10 +105,7 @@ impl Hand {
             Hand::Actions(actions) => {
                 for (action, body) in actions {
                     let before = shape(&cloud.load_balancer(id));
-                    world.act(
-                        &format!("/load_balancers/{id}/actions/{action}"),
-                        &body(ids),
-                    );
+                    world.act(&format!("/load_balancers/{id}/actions/{action}"), &body(ids));
                     wait_until(action, || shape(&cloud.load_balancer(id)) != before);
                 }
             }
@@ -190,10 +187,7 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
             world.create_certificate(body)
         };
         certificate("site");
-        let ids = Ids {
-            network: world.network_id(),
-            other: certificate("other"),
-        };
+        let ids = Ids { network: world.network_id(), other: certificate("other") };
         let annotations = [
             ("protocol", "https"),
             ("http-certificates", "site"),
@@ -237,9 +231,7 @@ fn all_at_once_are_brought_back_at_the_next_resync() {
         let edits = || CASES.iter().filter(|(_, wanted, _)| *wanted == Always);
         world.edit_balancer(id, |one| edits().for_each(|(_, _, edit)| edit(one)));
         assert_ne!(shape(&cloud.load_balancer(id)), shape(&right));
-        wait_until("all as it was", || {
-            shape(&cloud.load_balancer(id)) == shape(&right)
-        });
+        wait_until("all as it was", || shape(&cloud.load_balancer(id)) == shape(&right));
         let writes = world.cloud_writes(mark);
         world.ticks(6);
         // And then nothing.

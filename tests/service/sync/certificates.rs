@@ -163,12 +163,9 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
         let answer = cloud.handle(&Request {
             method: "PUT".into(),
             path: format!("/v1/certificates/{id}"),
-            headers: [
-                ("authorization", token.as_str()),
-                ("content-type", "application/json"),
-            ]
-            .map(|(name, value)| (name.into(), value.into()))
-            .into(),
+            headers: [("authorization", token.as_str()), ("content-type", "application/json")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
             body: json!({ "labels": labels }).to_string().into_bytes(),
             ..Request::default()
         });

@@ -158,9 +158,7 @@ fn an_old_target_stays_until_a_new_one_works() {
     world.tells("web", "UpdateLoadBalancerFailed", &says);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
     // Then it is accepted.
-    wait_until("the new target alone", || {
-        targets(&world.of_uid(&uid).unwrap()) == [new]
-    });
+    wait_until("the new target alone", || targets(&world.of_uid(&uid).unwrap()) == [new]);
     assert_eq!(world.faults().hits(refuses), 2);
     let add = world.cloud_writes(mark);
     let removed = add.iter().position(|call| call.ends_with("remove_target"));
@@ -195,9 +193,7 @@ fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     assert_eq!(targets(&world.of_uid(&other).unwrap()), both);
     world.delete_node("worker-2");
     let left = world.server_id("worker-1");
-    wait_until("one target", || {
-        targets(&world.of_uid(&uid).unwrap()) == [left]
-    });
+    wait_until("one target", || targets(&world.of_uid(&uid).unwrap()) == [left]);
 }
 
 #[test]
@@ -208,7 +204,5 @@ fn without_any_node_there_is_an_address_and_a_warning() {
     world.up("web");
     world.tells("web", "UnAvailableLoadBalancer", &["no available nodes"]);
     let server = world.join_node("first");
-    wait_until("its target", || {
-        targets(&world.of_uid(&uid).unwrap()) == [server]
-    });
+    wait_until("its target", || targets(&world.of_uid(&uid).unwrap()) == [server]);
 }

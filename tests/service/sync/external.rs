@@ -107,11 +107,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         let daemon = world.daemon(&[NO_RESYNC]);
         let own = [("external", by.as_str()), ("use-private-ip", "false")];
         // What is about the whole load balancer has no effect.
-        let whole = [
-            ("name", "mine"),
-            ("type", "lb31"),
-            ("algorithm-type", "round_robin"),
-        ];
+        let whole = [("name", "mine"), ("type", "lb31"), ("algorithm-type", "round_robin")];
         let web = world.create("web", &[&own[..], &whole].concat(), &[80, 443]);
         let shop = world.create("shop", &own, &[8080, 80]);
         wait_until("their ports", || {
@@ -124,11 +120,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         }
         let now = as_it_is(&world, id);
         let of_80 = &now["labels"]["ccm-from-scratch/port-80"];
-        let (has, lacks) = if *of_80 == web {
-            (&web, "shop")
-        } else {
-            (&shop, "web")
-        };
+        let (has, lacks) = if *of_80 == web { (&web, "shop") } else { (&shop, "web") };
         let expected = owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)]);
         assert_eq!(ports(&now), expected);
         world.tells(lacks, "PortConflict", &["port 80 can't be had"]);

@@ -94,10 +94,7 @@ fn new_targets_end_no_failure_that_lasts() {
 
 /// Events of a reason about a Service that were to be written, new or not.
 fn event_posts(world: &World, name: &str, reason: &str) -> usize {
-    let parts = [
-        format!("\"name\":\"{name}."),
-        format!("\"reason\":\"{reason}\""),
-    ];
+    let parts = [format!("\"name\":\"{name}."), format!("\"reason\":\"{reason}\"")];
     world.calls().count(|call: &Call| {
         let body = String::from_utf8_lossy(&call.body);
         let is_post = call.method == "POST" && call.path.ends_with("/events");
@@ -129,24 +126,17 @@ fn many_findings_of_one_service_delay_no_other() {
     for count in [400, 6000] {
         let world = World::new(1);
         let daemon = world.daemon(&[NO_RESYNC]);
-        let slow = on(
-            "POST /api/v1/namespaces/default/events",
-            Effect::Slow(Duration::from_millis(300)),
-        );
+        let slow =
+            on("POST /api/v1/namespaces/default/events", Effect::Slow(Duration::from_millis(300)));
         world.faults().add(slow);
         world.create_as(with_unknown("bad", count));
         world.ticks(1);
         world.create("good", &[], &[80]);
-        wait_at_most(Duration::from_secs(5), "an address", || {
-            world.has_address("good")
-        });
+        wait_at_most(Duration::from_secs(5), "an address", || world.has_address("good"));
         wait_until("findings", || lines(&daemon, &["service/default/bad"]) > 0);
         world.tells("good", "EnsuredLoadBalancer", &[]);
         world.ticks(10);
-        let (logged, log) = (
-            lines(&daemon, &["WARN", "service/default/bad"]),
-            daemon.log(),
-        );
+        let (logged, log) = (lines(&daemon, &["WARN", "service/default/bad"]), daemon.log());
         assert!(logged <= FINDINGS_AT_MOST, "{count}: {logged} lines: {log}");
         // And what was done for it.
         let written = event_writes(&world, "bad");
@@ -164,12 +154,7 @@ fn a_long_message_is_cut() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     let long = "ä".repeat(500);
-    let names = [
-        "algorithm-type",
-        "protocol",
-        "health-check-protocol",
-        "uses-proxyprotocol",
-    ];
+    let names = ["algorithm-type", "protocol", "health-check-protocol", "uses-proxyprotocol"];
     world.create("web", &names.map(|name| (name, long.as_str())), &[80]);
     world.tells("web", "SyncLoadBalancerFailed", &["algorithm-type"]);
     for message in world.told("web", "SyncLoadBalancerFailed") {

@@ -51,10 +51,9 @@ fn has_ports(world: &World, count: usize) {
 
 /// Commands of a person find nothing to do, and no orphan.
 fn shells_agree(world: &World, profile: &str) {
-    for words in [
-        &["lb", "sync", "--dry-run"][..],
-        &["lb", "sync", "--delete-orphans", "--dry-run"],
-    ] {
+    for words in
+        [&["lb", "sync", "--dry-run"][..], &["lb", "sync", "--delete-orphans", "--dry-run"]]
+    {
         let ran = world.ccm(&[words, &[profile]].concat()).with_code(0);
         assert!(!ran.stdout.contains("orphan"), "{ran:?}");
         ran.prints("Plan: 0 to change");
@@ -84,9 +83,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         let second = world.uid("kubernetes");
         assert_ne!(first, second);
         let mark = world.mark();
-        wait_until("a second note", || {
-            noted(&world)["former"] == json!([second])
-        });
+        wait_until("a second note", || noted(&world)["former"] == json!([second]));
         world.ticks(8);
         assert_eq!(noted(&world)["identity"], *first);
         shells_agree(&world, profile);
@@ -226,10 +223,7 @@ fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_n
     ran.warns("leases/cloud-controller-manager");
     faults.clear();
     // It is read once, and only where something rests on it.
-    for (words, reads) in [
-        (&["lb", "inspect", "default/web"][..], 1),
-        (&["node", "list"], 0),
-    ] {
+    for (words, reads) in [(&["lb", "inspect", "default/web"][..], 1), (&["node", "list"], 0)] {
         let mark = world.mark();
         world.ccm(words).with_code(0);
         let calls = world.calls().calls_since(mark);

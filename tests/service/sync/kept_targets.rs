@@ -14,10 +14,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     world.settle(&[]);
     let by_annotation = world.create(
         "annotated",
-        &[
-            ("use-private-ip", "true"),
-            ("disable-public-network", "true"),
-        ],
+        &[("use-private-ip", "true"), ("disable-public-network", "true")],
         &[80],
     );
     let plain = world.env.clone();
@@ -55,10 +52,7 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     let second = world.server_id("worker-2");
     let network = world.network_id();
     let detach = |path: &str| {
-        world.act(
-            &format!("/servers/{second}/actions/{path}"),
-            &json!({"network": network}),
-        );
+        world.act(&format!("/servers/{second}/actions/{path}"), &json!({"network": network}));
         let is_in = || !world.ip("worker-2").is_empty();
         wait_until(path, || is_in() == (path == "attach_to_network"));
     };
@@ -75,20 +69,14 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
         ways.sort_unstable();
         ways
     };
-    let says = [
-        "worker-2",
-        "no address in Network",
-        "still get traffic by the public address",
-    ];
+    let says = ["worker-2", "no address in Network", "still get traffic by the public address"];
     let sync = world.ccm(&["lb", "sync", "default/web", "--dry-run"]);
     assert!(!sync.stdout.contains("remove target worker-2"), "{sync:?}");
     for part in says {
         sync.prints(part);
     }
     let daemon = world.daemon(&[OFTEN]);
-    wait_until("the others", || {
-        ways() == [(false, true), (false, true), (true, false)]
-    });
+    wait_until("the others", || ways() == [(false, true), (false, true), (true, false)]);
     says.iter().for_each(|part| daemon.logs(part));
     let mark = world.mark();
     world.ticks(4);
@@ -97,8 +85,6 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     assert!(says.iter().all(|part| finding.contains(part)), "{finding}");
     // As soon as it is there, it turns too.
     detach("attach_to_network");
-    wait_until("the last", || {
-        ways() == [(false, true), (false, true), (true, true)]
-    });
+    wait_until("the last", || ways() == [(false, true), (false, true), (true, true)]);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 3);
 }

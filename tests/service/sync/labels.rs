@@ -76,11 +76,7 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
             let labels = &world.of_uid(&uid).unwrap()["labels"];
             assert_eq!(labels[key], "before", "{key}");
         }
-        assert_eq!(
-            world.of_uid(&uid).unwrap()["labels"]["team"],
-            "shop",
-            "{key}"
-        );
+        assert_eq!(world.of_uid(&uid).unwrap()["labels"]["team"], "shop", "{key}");
     });
 }
 

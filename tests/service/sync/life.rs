@@ -142,9 +142,7 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
     world.up("shop/web");
     let mark = world.mark();
     cluster.delete("namespaces", None, "shop");
-    wait_until("its end", || {
-        cluster.get("namespaces", None, "shop").is_none()
-    });
+    wait_until("its end", || cluster.get("namespaces", None, "shop").is_none());
     // The word about the end is the last thing that is tried.
     wait_until("an event that nobody takes", || {
         let calls = world.calls().calls_since(mark);

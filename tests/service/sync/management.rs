@@ -116,9 +116,7 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     assert!(world.has_finalizer("web"));
     assert_eq!(numbers(&again), [443, 8082]);
     world.set_port("web", 80);
-    wait_until("the port", || {
-        numbers(&as_it_is(&world, balancer)) == [80, 443]
-    });
+    wait_until("the port", || numbers(&as_it_is(&world, balancer)) == [80, 443]);
     drop(daemon);
     world.is_at_rest();
     // It was adopted, so it is only released with the Service.

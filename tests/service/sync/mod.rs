@@ -39,8 +39,5 @@ use sandbox::faults::Effect;
 const SERVICES: &str = "GET /api/v1/namespaces/default/services";
 
 /// What loses the answer to a write that was made.
-const LOST_ANSWERS: [fn() -> Effect; 3] = [
-    || Effect::AnswerLost,
-    Effect::cut_off,
-    Effect::gateway_timeout,
-];
+const LOST_ANSWERS: [fn() -> Effect; 3] =
+    [|| Effect::AnswerLost, Effect::cut_off, Effect::gateway_timeout];

@@ -14,11 +14,7 @@ fn created(changes: &Value) -> usize {
 fn refused(code: &str, field: Option<&str>) -> Rule {
     let fields = field.map(|field| json!({"fields": [{"name": field, "messages": ["is wrong"]}]}));
     let body = json!({"error": {"code": code, "message": "no", "details": fields}});
-    on(
-        "POST /v1/load_balancers",
-        Effect::Instead(Response::json(422, &body)),
-    )
-    .times(1)
+    on("POST /v1/load_balancers", Effect::Instead(Response::json(422, &body))).times(1)
 }
 
 #[test]
@@ -29,11 +25,7 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
         world.create(name, &[("name", "shared")], &[80]);
     }
     let dry = world.ccm(&["lb", "sync", "--dry-run"]);
-    assert_eq!(
-        dry.stdout.matches("create load balancer shared").count(),
-        1,
-        "{dry:?}"
-    );
+    assert_eq!(dry.stdout.matches("create load balancer shared").count(), 1, "{dry:?}");
     for part in [
         "default/second",
         "annotation load-balancer.hetzner.cloud/name",

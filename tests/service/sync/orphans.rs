@@ -164,9 +164,7 @@ fn what_anybody_wants_is_never_lost() {
     world.create("going", &[], &[80]);
     world.once(&[]);
     let going = id(&world.balancer("going"));
-    world.edit("going", |service| {
-        service["metadata"]["finalizers"] = json!(["example.com/hold"])
-    });
+    world.edit("going", |service| service["metadata"]["finalizers"] = json!(["example.com/hold"]));
     world.delete("going");
     assert!(world.service("going").is_some());
 
@@ -394,11 +392,7 @@ fn at_terminal(world: &World, answer: &str) -> Option<String> {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut child) = child else {
-        sandbox::skipped::skip(
-            "asking at a terminal",
-            "script",
-            "there is no `script` here",
-        );
+        sandbox::skipped::skip("asking at a terminal", "script", "there is no `script` here");
         return None;
     };
     let mut stdin = child.stdin.take().unwrap();

@@ -67,16 +67,9 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
 
     let place = Place::at(sandbox, LIBRARY_SCALE);
     let location = Sourced::new("fsn1".to_owned(), Source::Rule("test"));
-    let defaults = Defaults {
-        location: Some(location),
-        ..Defaults::default()
-    };
-    let apis = place.apis(
-        Arc::new(Pause::default()),
-        &place.token(),
-        Credentials::Off,
-        Some(defaults),
-    );
+    let defaults = Defaults { location: Some(location), ..Defaults::default() };
+    let apis =
+        place.apis(Arc::new(Pause::default()), &place.token(), Credentials::Off, Some(defaults));
     let mut controller = ServiceController::new(Settings {
         sync_interval: Duration::from_secs(5),
         resync_period: LONG,

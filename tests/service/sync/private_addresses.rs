@@ -39,10 +39,7 @@ fn a_new_load_balancer_gets_an_address_that_was_not_asked_for() {
     let ip = private_ip(&balancer);
     assert!(ip != REFUSED && !ip.is_empty(), "{balancer}");
     assert!(world.addresses("guest").contains(&ip), "{ip}");
-    assert_eq!(
-        (len(&balancer["services"]), targets(&balancer).len()),
-        (2, 1)
-    );
+    assert_eq!((len(&balancer["services"]), targets(&balancer).len()), (2, 1));
     let says = ["private-ipv4", REFUSED, RANGES, "10.0.0.96/28"];
     world.tells("guest", "AnnotationWithoutEffect", &says);
     assert_eq!(private_ip(&world.of_uid(&honest).unwrap()), ALLOWED);

@@ -36,10 +36,7 @@ fn twenty_services_are_no_write_and_few_calls() {
             (without.join().unwrap(), with)
         });
         // Twenty an hour are three and a third in ten minutes.
-        assert!(
-            with <= without + 4,
-            "{profile}: {with} calls, {without} without"
-        );
+        assert!(with <= without + 4, "{profile}: {with} calls, {without} without");
     });
 }
 

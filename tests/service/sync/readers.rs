@@ -95,10 +95,7 @@ fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
         let ran = world.ccm(words);
         assert_eq!(ran.code, code, "{words:?}: {ran:?}");
         let all = ran.stdout + &ran.stderr;
-        assert!(
-            all.contains(says) && !all.contains("has no Service"),
-            "{words:?}: {all}"
-        );
+        assert!(all.contains(says) && !all.contains("has no Service"), "{words:?}: {all}");
     }
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }

@@ -106,9 +106,7 @@ fn one_service_leaves_and_returns() {
     world.ticks(3);
     assert_eq!(as_it_is(&world, balancer), before);
     label("b");
-    wait_until("the new port", || {
-        as_it_is(&world, balancer)["services"][0]["listen_port"] == 81
-    });
+    wait_until("the new port", || as_it_is(&world, balancer)["services"][0]["listen_port"] == 81);
     assert!(world.has_finalizer("web"));
     assert_eq!(world.balancers().len(), 1);
 }

@@ -26,10 +26,7 @@ fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
         let finding = &world.inspect(name, &[])["findings"][0];
         assert_eq!(finding["reason"], "SyncLoadBalancerFailed");
         let message = text(&finding["message"]);
-        assert!(
-            message.contains(says) && message.contains(name),
-            "{message}"
-        );
+        assert!(message.contains(says) && message.contains(name), "{message}");
         world.delete(name);
         world.once(&[]).with_code(0);
     }
@@ -63,16 +60,8 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
 fn a_subnet_that_comes_later_is_found() {
     let world = World::with_network(1);
     let _daemon = world.daemon(&[]);
-    world.create(
-        "web",
-        &[("private-subnet-ip-range", "10.200.0.0/24")],
-        &[80],
-    );
-    world.tells(
-        "web",
-        "SyncLoadBalancerFailed",
-        &["has no subnet 10.200.0.0/24"],
-    );
+    world.create("web", &[("private-subnet-ip-range", "10.200.0.0/24")], &[80]);
+    world.tells("web", "SyncLoadBalancerFailed", &["has no subnet 10.200.0.0/24"]);
     let network = world.network_id();
     let subnet =
         json!({"type": "cloud", "ip_range": "10.200.0.0/24", "network_zone": "eu-central"});

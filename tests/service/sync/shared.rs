@@ -32,9 +32,7 @@ pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
 impl World {
     /// Waits until the Services have addresses.
     fn all_up(&self, names: &[&str]) {
-        wait_until("addresses", || {
-            names.iter().all(|name| self.has_address(name))
-        });
+        wait_until("addresses", || names.iter().all(|name| self.has_address(name)));
     }
 
     /// Asserts that nothing is left to do after the last write of a daemon: the second of two passes writes nothing.
@@ -125,11 +123,8 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     assert!(balancer["labels"][SERVICE_UID].is_null(), "{balancer}");
     assert_eq!(targets(&balancer).len(), 2);
     let public = &balancer["public_net"];
-    let expected = [
-        &public["ipv4"]["ip"],
-        &public["ipv6"]["ip"],
-        &balancer["private_net"][0]["ip"],
-    ];
+    let expected =
+        [&public["ipv4"]["ip"], &public["ipv6"]["ip"], &balancer["private_net"][0]["ip"]];
     for name in ["a", "b", "c"] {
         assert_eq!(world.addresses(name), expected.map(text), "{name}");
     }
@@ -328,9 +323,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
         world.tells(name, "PortConflict", &says);
     }
     world.all_up(&["b"]);
-    wait_until("the other port", || {
-        ports(&world.only()) == owned(&[(80, &a), (8080, &b)])
-    });
+    wait_until("the other port", || ports(&world.only()) == owned(&[(80, &a), (8080, &b)]));
     assert_eq!(world.addresses("b"), world.addresses("a"));
     world.ticks(6);
     assert!(!world.has_address("c"), "nothing of it is served");
@@ -341,9 +334,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
         true => ("b", &b),
         false => ("c", &c),
     };
-    wait_until("its heir", || {
-        ports(&world.only()) == owned(&[(80, uid), (8080, &b)])
-    });
+    wait_until("its heir", || ports(&world.only()) == owned(&[(80, uid), (8080, &b)]));
     world.all_up(&[heir]);
     world.ticks(6);
     assert_eq!(world.addresses("c").is_empty(), heir == "b");
@@ -424,10 +415,7 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.up("infra/host");
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
-    let says = [
-        "no Service that shares \"edge\" in namespace infra allows it",
-        "\"shop\"",
-    ];
+    let says = ["no Service that shares \"edge\" in namespace infra allows it", "\"shop\""];
     world.tells("guest", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());

@@ -14,14 +14,10 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
     world.create("web", FROM_SECRET, &[80, 443]);
     world.has_https("web");
     let uploaded = world.certificates()[0].clone();
-    for (service, named) in [
-        ("by-id", uploaded["id"].to_string()),
-        ("by-name", text(&uploaded["name"])),
-    ] {
-        let annotations = [
-            ("protocol.p443", "https"),
-            ("http-certificates.p443", named.as_str()),
-        ];
+    for (service, named) in
+        [("by-id", uploaded["id"].to_string()), ("by-name", text(&uploaded["name"]))]
+    {
+        let annotations = [("protocol.p443", "https"), ("http-certificates.p443", named.as_str())];
         let thief = format!("hostile/{service}");
         world.create(&thief, &annotations, &[80, 443]);
         let says = format!("{named:?} can't be used by Services of namespace hostile");
@@ -78,10 +74,8 @@ fn a_certificate_that_a_setting_does_not_allow_is_told_with_the_setting() {
     const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
     const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
     let named = [("http-certificates.p443", "gateway"); 2];
-    let managed = [
-        ("certificate-type", "managed"),
-        ("http-managed-certificate-domains", "bank.example"),
-    ];
+    let managed =
+        [("certificate-type", "managed"), ("http-managed-certificate-domains", "bank.example")];
     let says = format!("that Services may use (environment {SELECTOR})");
     for (setting, value, annotations, says) in [
         (SELECTOR, "use=services", named, ["\"gateway\"", &says]),
@@ -121,9 +115,7 @@ fn namespaces_with_many_secrets_leave_room_for_one_with_a_single_secret() {
             }
         }
         let _daemon = world.daemon(&[NO_RESYNC]);
-        wait_until("all are read", || {
-            world.told("many", "CertificateFailed").len() >= 5
-        });
+        wait_until("all are read", || world.told("many", "CertificateFailed").len() >= 5);
         world.create("web", FROM_SECRET, &[443]);
         world.has_https("web");
     }

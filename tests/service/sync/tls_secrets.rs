@@ -15,10 +15,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock, Mutex};
 
-pub const FROM_SECRET: &[(&str, &str)] = &[
-    ("protocol.p443", "https"),
-    ("http-tls-secret.p443", "web-tls"),
-];
+pub const FROM_SECRET: &[(&str, &str)] =
+    &[("protocol.p443", "https"), ("http-tls-secret.p443", "web-tls")];
 
 const UPLOAD: &str = "POST /v1/certificates";
 const TLS: &str = "kubernetes.io/tls";
@@ -118,9 +116,7 @@ fn shows_one(world: &World, name: &str) {
 
 /// Waits until the Service shows this certificate, and there is no other one.
 fn shows(world: &World, name: &str, identity: &Identity) {
-    wait_until("the new one alone", || {
-        is_of(&only_shown(world, name), identity)
-    });
+    wait_until("the new one alone", || is_of(&only_shown(world, name), identity));
 }
 
 fn is_of(pem: &str, identity: &Identity) -> bool {
@@ -150,11 +146,7 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
         shows(&world, "web", &second);
         world.ticks(5);
         let writes = world.cloud_writes(mark);
-        let steps = [
-            "POST /certificates",
-            "/actions/update_service",
-            "DELETE /certificates/",
-        ];
+        let steps = ["POST /certificates", "/actions/update_service", "DELETE /certificates/"];
         assert_eq!(writes.len(), steps.len(), "{writes:#?}");
         for (call, step) in writes.iter().zip(steps) {
             assert!(call.contains(step), "{writes:#?}");
@@ -507,10 +499,7 @@ fn no_other_secret_is_read() {
 fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     let world = world();
     world.settle(&[]);
-    for more in [
-        ("http-certificates", "bought"),
-        ("certificate-type", "managed"),
-    ] {
+    for more in [("http-certificates", "bought"), ("certificate-type", "managed")] {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
         world.once(&[]).with_code(1);

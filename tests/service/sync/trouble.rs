@@ -128,10 +128,7 @@ fn an_old_list_of_nodes_takes_no_target_away() {
     let slow = Effect::Slow(Duration::from_millis(200));
     world.faults().add(on("/api/v1/namespaces/default/services", slow));
     let mark = world.mark();
-    let frequent = [
-        "--node-status-update-frequency=1s",
-        "--node-sync-interval=1s",
-    ];
+    let frequent = ["--node-status-update-frequency=1s", "--node-sync-interval=1s"];
     let daemon = world.daemon(&[&[OFTEN], &frequent[..]].concat());
     world.ticks(12);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
@@ -148,9 +145,7 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
     // Every four seconds, scaled.
     let _daemon = world.daemon(&["--load-balancer-resync-period=200s"]);
     world.ticks(3);
-    world.edit_balancer(id(&right), |one| {
-        one["algorithm"]["type"] = json!("least_connections")
-    });
+    world.edit_balancer(id(&right), |one| one["algorithm"]["type"] = json!("least_connections"));
     // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
     let refused = Effect::kubernetes_status(422, "Invalid", "not now");
     let fails = world.faults().add(on(SERVICES, refused).times(1));
@@ -275,11 +270,7 @@ fn the_fewer_calls_are_left_the_more_waits() {
     world.kubelets().expire();
     world.create("web", &[], &[80]);
     joins(40, "second");
-    assert!(
-        world.has_node("worker-2"),
-        "a deletion waits\n{}",
-        daemon.log()
-    );
+    assert!(world.has_node("worker-2"), "a deletion waits\n{}", daemon.log());
     nothing_is_written();
 
     joins(100, "third");

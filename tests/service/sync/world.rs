@@ -49,10 +49,7 @@ impl World {
     fn at(sandbox: Arc<Sandbox>) -> World {
         let env = common::with(
             common::env(&sandbox),
-            &[
-                ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
-                ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11"),
-            ],
+            &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")],
         );
         World { sandbox, env }
     }
@@ -99,9 +96,7 @@ impl World {
     pub fn change_algorithm(&self, name: &str) {
         let algorithm = "least_connections";
         self.annotate(name, "algorithm-type", Some(algorithm));
-        wait_until("the algorithm", || {
-            self.balancer(name)["algorithm"]["type"] == algorithm
-        });
+        wait_until("the algorithm", || self.balancer(name)["algorithm"]["type"] == algorithm);
     }
 
     /// IDs of the certificates that port 443 of the Service shows; `None`: there is no such port.

@@ -36,10 +36,9 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         assert_eq!(services(), before, "{ran:?}");
     }
-    for (name, reason) in [
-        ("stays", "SyncLoadBalancerFailed"),
-        ("goes", "DeleteLoadBalancerFailed"),
-    ] {
+    for (name, reason) in
+        [("stays", "SyncLoadBalancerFailed"), ("goes", "DeleteLoadBalancerFailed")]
+    {
         world.tells(name, reason, &["another project's"]);
     }
     // The right one sees that all is as it was.
@@ -118,21 +117,14 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
     };
     let (before, mark) = (now(), world.mark());
     let env = with_foreign_token(&world);
-    for words in [
-        &["lb", "sync", "--dry-run"][..],
-        &["lb", "sync"],
-        &["run", "--once"],
-    ] {
+    for words in [&["lb", "sync", "--dry-run"][..], &["lb", "sync"], &["run", "--once"]] {
         let ran = common::ccm(&env, words);
         assert_eq!(ran.code, 1, "{words:?}: {ran:?}");
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         assert_eq!(now(), before, "{ran:?}");
     }
     for (name, _) in all {
-        let parts = [
-            "no server of the cluster's nodes, of which there are 2",
-            "another project's",
-        ];
+        let parts = ["no server of the cluster's nodes, of which there are 2", "another project's"];
         world.tells(name, "SyncLoadBalancerFailed", &parts);
     }
     world.delete("uses");

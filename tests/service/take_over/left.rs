@@ -58,11 +58,7 @@ impl Left {
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
             ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", private),
         ];
-        let left = Left {
-            env: common::with(env(&sandbox), &variables),
-            sandbox,
-            by_private_ip,
-        };
+        let left = Left { env: common::with(env(&sandbox), &variables), sandbox, by_private_ip };
         left.leave_nodes();
         left.leave_dedicated_nodes();
         left.leave_routes();
@@ -109,11 +105,7 @@ impl Left {
 
     fn leave_dedicated_nodes(&self) {
         for (index, server) in self.sandbox.robot().servers().iter().enumerate() {
-            let scheme = if index == 1 {
-                "hcloud://bm-"
-            } else {
-                "hrobot://"
-            };
+            let scheme = if index == 1 { "hcloud://bm-" } else { "hrobot://" };
             let initialise = |node: &mut Value| {
                 node["spec"]["providerID"] = json!(format!("{scheme}{}", server.number));
                 node["spec"]["taints"] = json!([]);

@@ -52,10 +52,7 @@ fn what_it_left_is_taken_over_without_a_write() {
         ran.with_code(0).warns(" 0 changed, ");
         assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}");
         // And the daemon, at start and at each comparison afterwards.
-        let often = [
-            "--load-balancer-resync-period=10s",
-            "--node-status-update-frequency=10s",
-        ];
+        let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
         let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
         let enough = left.looks() + 3;
         wait_until("looks at everything", || left.looks() >= enough);
@@ -65,9 +62,7 @@ fn what_it_left_is_taken_over_without_a_write() {
         assert!(!log.contains("WARN"), "{case}: {log}");
         // It goes on: what is new is served, and only that is written.
         left.set_port("web", 81);
-        wait_until("the other port", || {
-            listen_ports(&left.balancer("web")).contains(&81)
-        });
+        wait_until("the other port", || listen_ports(&left.balancer("web")).contains(&81));
         let id = |one: &Value| one["id"].clone();
         let web = left.balancer("web");
         for (now, before) in left.world().iter().zip(&before) {
@@ -125,15 +120,11 @@ fn what_is_left_for_it_is_what_it_reads() {
     let joined = "worker-4";
     let server = left.attach_server(joined, None);
     left.register_nodes_of(&[server]);
-    wait_until("the new node", || {
-        common::is_initialised(&left.node(joined))
-    });
+    wait_until("the new node", || common::is_initialised(&left.node(joined)));
     let uid = left.create("new", &[], &[80]);
     wait_until("its address", || left.has_address("new"));
     for name in ["web", "shop", "mail", "new"] {
-        wait_until("the new target", || {
-            targets(&left.balancer(name)).contains(&server)
-        });
+        wait_until("the new target", || targets(&left.balancer(name)).contains(&server));
         let balancer = left.balancer(name);
         let mut all = balancer["targets"].as_array().unwrap().iter();
         assert!(all.all(|one| one["use_private_ip"] == true), "{balancer}");
@@ -179,13 +170,7 @@ fn what_is_left_for_it_is_what_it_reads() {
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 1);
     // No other kind of object was written.
-    let known = [
-        "/nodes/",
-        "/services/",
-        "/events",
-        "/load_balancers",
-        "/networks/",
-    ];
+    let known = ["/nodes/", "/services/", "/events", "/load_balancers", "/networks/"];
     for write in writes(&left.sandbox) {
         assert!(known.iter().any(|part| write.contains(part)), "{write}");
     }
@@ -199,11 +184,7 @@ fn in_the_wrong_profile_nothing_is_taken_away() {
 
     let sandbox = common::builder().nodes(2).heartbeats(false).start();
     let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
-    let ours = Left {
-        env: common::with(env(&sandbox), &variables),
-        sandbox,
-        by_private_ip: false,
-    };
+    let ours = Left { env: common::with(env(&sandbox), &variables), sandbox, by_private_ip: false };
     // The nodes first: the first pass of a new cluster looks at Services while they are being initialised.
     ccm(&ours.env, &["run", "--once"]).with_code(0);
     for name in ["web", "shop", "mail"] {
@@ -221,11 +202,7 @@ fn stays(left: &Left, words: &[&str], remedy: &str) {
     let ran = ccm(&left.env, words);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     for name in ["web", "shop", "mail"] {
-        let parts = [
-            "SyncLoadBalancerFailed",
-            &format!("service/default/{name}"),
-            remedy,
-        ];
+        let parts = ["SyncLoadBalancerFailed", &format!("service/default/{name}"), remedy];
         let says = |line: &str| parts.iter().all(|part| line.contains(part));
         assert!(ran.stderr.lines().any(says), "{name}: {}", ran.stderr);
     }

@@ -24,11 +24,8 @@ const ANCHOR: &str = "anchor";
 const NO_SERVER: &str = "10.0.0.250";
 
 /// Destination and gateway of routes that are not the cluster's.
-const THEIRS: [&str; 3] = [
-    "0.0.0.0/0 10.0.0.250",
-    "10.245.0.0/16 10.0.0.250",
-    "192.168.0.0/24 10.0.0.250",
-];
+const THEIRS: [&str; 3] =
+    ["0.0.0.0/0 10.0.0.250", "10.245.0.0/16 10.0.0.250", "192.168.0.0/24 10.0.0.250"];
 
 /// Addresses of pods that routes of the cluster may lead to begin so.
 const OURS: &str = "10.244.";
@@ -74,10 +71,7 @@ impl Routes {
                 });
             }
         }
-        Routes {
-            joins,
-            known: Mutex::default(),
-        }
+        Routes { joins, known: Mutex::default() }
     }
 
     fn learn(&self, sandbox: &Sandbox) {
@@ -99,10 +93,8 @@ impl Routes {
     fn harm_of_change(&self, sandbox: &Sandbox, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
-        let (to, route) = (
-            text("destination"),
-            format!("{} {}", text("destination"), text("gateway")),
-        );
+        let (to, route) =
+            (text("destination"), format!("{} {}", text("destination"), text("gateway")));
         if !to.starts_with(OURS) {
             return Some(format!("{route} is not the cluster's"));
         }
@@ -278,11 +270,7 @@ impl Topic for Routes {
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let View {
-            routes,
-            wanted,
-            foreign_pods,
-        } = View::of(sandbox);
+        let View { routes, wanted, foreign_pods } = View::of(sandbox);
         if let Some(route) = THEIRS.iter().find(|route| !routes.contains(**route)) {
             return Err(format!("{route}, which is not ours, is deleted"));
         }

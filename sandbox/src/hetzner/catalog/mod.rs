@@ -105,15 +105,11 @@ fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
     let page = Page::of(&query)?;
     let is_listed = |entry: &&T| entry.is_offered(call.world) && entry.is_asked_for(&query);
     let mut found: Vec<&T> = T::all().iter().filter(is_listed).collect();
-    let keys: [SortKey<T>; 2] = [
-        ("id", |a, b| a.id().cmp(&b.id())),
-        ("name", |a, b| a.name().cmp(b.name())),
-    ];
+    let keys: [SortKey<T>; 2] =
+        [("id", |a, b| a.id().cmp(&b.id())), ("name", |a, b| a.name().cmp(b.name()))];
     listing::sort(&query, &mut found, &keys)?;
     let plural = format!("{}s", T::KIND);
-    Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| {
-        entry.json(call.world)
-    }))
+    Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| entry.json(call.world)))
 }
 
 /// The ID of a path segment; what is not a number names nothing.
@@ -126,11 +122,7 @@ pub fn read_only(
     method: &str,
     answer: impl FnOnce() -> Result<Reply, ApiError>,
 ) -> Result<Reply, ApiError> {
-    if method == "GET" {
-        answer()
-    } else {
-        Err(ApiError::wrong_method(method))
-    }
+    if method == "GET" { answer() } else { Err(ApiError::wrong_method(method)) }
 }
 
 /// What something costs in a location, when a month of it costs so many cents without VAT.

@@ -77,10 +77,7 @@ impl Certificate {
                 self.content = Some(content);
                 Issuance::Completed
             }
-            Err(message) => Issuance::Failed {
-                code: "ca_dns_validation_failed".into(),
-                message,
-            },
+            Err(message) => Issuance::Failed { code: "ca_dns_validation_failed".into(), message },
         };
         self.managed = Some(Managed { issuance });
     }
@@ -126,11 +123,7 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
 /// As `retry`, whether the last one failed or not.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
-        start(
-            &mut Call::by_hand(world, project, b""),
-            id,
-            "issue_certificate",
-        );
+        start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");
     }
 }
 
@@ -171,10 +164,6 @@ fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     };
     let authority = authority.map_err(|error| error.to_string())?;
     let identity = authority.server(&names, Validity::Now).map_err(|error| error.to_string())?;
-    let chain = [
-        identity.certificate_pem.as_str(),
-        authority.certificate_pem(),
-    ]
-    .concat();
+    let chain = [identity.certificate_pem.as_str(), authority.certificate_pem()].concat();
     Content::parse(&chain)
 }

@@ -81,10 +81,7 @@ impl Certificate {
 }
 
 fn resource(id: u64) -> Resource {
-    Resource {
-        kind: "certificate",
-        id,
-    }
+    Resource { kind: "certificate", id }
 }
 
 /// Answers everything below `/certificates`.
@@ -131,31 +128,21 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
     let page = Page::of(&query)?;
     let types: Vec<&str> = query.all("type").collect();
     if let Some(unknown) = types.iter().find(|kind| !TYPES.contains(kind)) {
-        return Err(ApiError::invalid(
-            "type",
-            format!("unknown type '{unknown}'"),
-        ));
+        return Err(ApiError::invalid("type", format!("unknown type '{unknown}'")));
     }
     let is_asked_for =
         |certificate: &&Certificate| types.is_empty() || types.contains(&certificate.kind());
     let all = call.world.certificates_of(call.project);
     let found = owned::select(&query, all.filter(is_asked_for))?;
-    Ok(
-        page.reply("/certificates", "certificates", &found, |certificate| {
-            certificate.json(call.world)
-        }),
-    )
+    Ok(page
+        .reply("/certificates", "certificates", &found, |certificate| certificate.json(call.world)))
 }
 
 fn update(call: &mut Call, certificate: Certificate) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let (name, labels) = owned::read_changes(call, &mut fields, &certificate)?;
     fields.finish()?;
-    let certificate = Certificate {
-        name,
-        labels,
-        ..certificate
-    };
+    let certificate = Certificate { name, labels, ..certificate };
     let reply = Reply::ok(text!({"certificate": certificate.json(call.world)}));
     call.world.certificates.insert(certificate.id, certificate);
     Ok(reply)

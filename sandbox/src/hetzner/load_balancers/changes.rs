@@ -29,11 +29,7 @@ const COMMANDS: [(&str, &str, Read); 11] = [
     ("change_dns_ptr", "change_dns_ptr", change_dns_ptr),
     ("change_protection", "change_protection", change_protection),
     ("enable_public_interface", "enable_public_interface", enable),
-    (
-        "disable_public_interface",
-        "disable_public_interface",
-        disable,
-    ),
+    ("disable_public_interface", "disable_public_interface", disable),
 ];
 
 /// Checks a change, and starts the action that makes it.
@@ -96,9 +92,7 @@ fn update_service(
 fn delete_service(mut fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     let port = find_service(&mut fields, one)?.listen_port;
     fields.finish()?;
-    Ok(on("services", move |one| {
-        one.services.retain(|service| service.listen_port != port)
-    }))
+    Ok(on("services", move |one| one.services.retain(|service| service.listen_port != port)))
 }
 
 fn find_service<'s>(fields: &mut Fields, one: &'s LoadBalancer) -> Result<&'s Service, ApiError> {
@@ -124,15 +118,9 @@ fn remove_target(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change
     let target = Target::read(fields)?;
     if !one.targets.iter().any(|other| other.kind == target.kind) {
         let message = "load balancer target not found";
-        return Err(ApiError::new(
-            404,
-            "load_balancer_target_not_found",
-            message,
-        ));
+        return Err(ApiError::new(404, "load_balancer_target_not_found", message));
     }
-    Ok(on("targets", move |one| {
-        one.targets.retain(|other| other.kind != target.kind)
-    }))
+    Ok(on("targets", move |one| one.targets.retain(|other| other.kind != target.kind)))
 }
 
 fn change_algorithm(mut fields: Fields, _: &World, _: &LoadBalancer) -> Result<Change, ApiError> {

@@ -46,18 +46,10 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
             connect(world, id, net);
         }
     };
-    let action = call.run(
-        "create_load_balancer",
-        TAKES,
-        &[super::resource(id)],
-        effect,
-    );
+    let action = call.run("create_load_balancer", TAKES, &[super::resource(id)], effect);
     let created = call.world.load_balancers.get(&id);
     let created = created.map(|one| one.json(call.world));
-    Ok(Reply::new(
-        201,
-        text!({"load_balancer": created, "action": call.world.action_json(action)}),
-    ))
+    Ok(Reply::new(201, text!({"load_balancer": created, "action": call.world.action_json(action)})))
 }
 
 /// Puts a load balancer into the world as `POST /load_balancers` would, complete and without an action.
@@ -116,11 +108,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
     }
     fields.finish()?;
     check_room(call, &planned)?;
-    Ok(Order {
-        planned,
-        ipv4,
-        ipv6,
-    })
+    Ok(Order { planned, ipv4, ipv6 })
 }
 
 impl LoadBalancer {
@@ -188,10 +176,7 @@ fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
 
 /// One of location and zone; in a zone the first location.
 fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
-    match (
-        fields.id_or_name("location")?,
-        fields.string("network_zone")?,
-    ) {
+    match (fields.id_or_name("location")?, fields.string("network_zone")?) {
         (Some(text), None) => Location::find(&text)
             .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found"))),
         (None, Some(zone)) => {
@@ -237,10 +222,7 @@ fn read_public_net(
 
 fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     let circumstances = &call.world.circumstances;
-    let place = (
-        planned.size.name.to_owned(),
-        planned.location.name.to_owned(),
-    );
+    let place = (planned.size.name.to_owned(), planned.location.name.to_owned());
     if circumstances.sold_out.contains(&place) {
         let message = format!("no {} is available in {}", place.0, place.1);
         return Err(ApiError::new(412, "resource_unavailable", message));

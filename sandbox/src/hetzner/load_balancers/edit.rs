@@ -55,10 +55,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     one.understand(shown);
     let count = |name: &str| shown[name].as_array().map_or(0, Vec::len);
     if (one.services.len(), one.targets.len()) != (count("services"), count("targets")) {
-        return Err(ApiError::invalid(
-            "services",
-            "or targets are not understood",
-        ));
+        return Err(ApiError::invalid("services", "or targets are not understood"));
     }
     world.load_balancers.insert(id, one);
     for net in shown["private_net"].as_array().into_iter().flatten() {

@@ -58,11 +58,7 @@ impl Health {
     }
 
     fn new(status: &str, detail: Option<&str>) -> Health {
-        Health {
-            status: status.into(),
-            detail: detail.map(str::to_owned),
-            http_status_code: None,
-        }
+        Health { status: status.into(), detail: detail.map(str::to_owned), http_status_code: None }
     }
 }
 

@@ -152,9 +152,9 @@ pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
 /// Answers everything below `/load_balancers`.
 pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match (rest, call.method) {
-        ([], "GET") => owned::list(call, "load_balancers", |one: &LoadBalancer| {
-            one.json(call.world)
-        }),
+        ([], "GET") => {
+            owned::list(call, "load_balancers", |one: &LoadBalancer| one.json(call.world))
+        }
         ([], "POST") => create::create(call),
         (["actions", rest @ ..], _) => {
             actions::route_kind(call, "/load_balancers/actions", "load_balancer", rest)
@@ -197,10 +197,7 @@ fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, Ap
 }
 
 fn resource(id: u64) -> Resource {
-    Resource {
-        kind: "load_balancer",
-        id,
-    }
+    Resource { kind: "load_balancer", id }
 }
 
 /// A load balancer of the caller's project.
@@ -216,11 +213,7 @@ fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {
         return Err(ApiError::conflict("load balancer"));
     }
 
-    let mut changed = LoadBalancer {
-        name,
-        labels,
-        ..one
-    };
+    let mut changed = LoadBalancer { name, labels, ..one };
     changed.edited.forget("name");
     changed.edited.forget("labels");
     let reply = Reply::ok(text!({"load_balancer": changed.json(call.world)}));

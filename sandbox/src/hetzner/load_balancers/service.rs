@@ -153,10 +153,7 @@ impl Service {
                 return Err(ApiError::invalid("http.certificates", problem));
             }
         }
-        let mut planned = LoadBalancer {
-            services: others.cloned().collect(),
-            ..one.clone()
-        };
+        let mut planned = LoadBalancer { services: others.cloned().collect(), ..one.clone() };
         planned.services.push(self.clone());
         if planned.services.len() > one.size.max_services {
             return Err(ApiError::limit_exceeded("load_balancer_services"));
@@ -330,8 +327,5 @@ impl HealthCheckHttp {
 
 /// The listen port is taken, be it by the redirect of another service.
 pub fn port_used(port: u16) -> ApiError {
-    refused(
-        "source_port_already_used",
-        format!("source port {port} is already in use"),
-    )
+    refused("source_port_already_used", format!("source port {port} is already in use"))
 }

@@ -64,11 +64,7 @@ impl Target {
             return Err(fields.invalid("use_private_ip", problem));
         }
         fields.finish()?;
-        Ok(Target {
-            kind,
-            use_private_ip,
-            since: time::now(),
-        })
+        Ok(Target { kind, use_private_ip, since: time::now() })
     }
 
     /// Can be added to the load balancer.
@@ -181,10 +177,8 @@ impl Target {
         }
         let is_attached = network.is_some_and(|network| server.attachment(network).is_some());
         if self.use_private_ip && !is_attached {
-            let message = format!(
-                "server {} is not attached to the load balancer's network",
-                server.id
-            );
+            let message =
+                format!("server {} is not attached to the load balancer's network", server.id);
             return Err(refused("server_not_attached_to_network", message));
         }
         Ok(())
@@ -219,22 +213,14 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if !world.circumstances.owns(one.project, ip) {
         return not_owned();
     }
-    if one.public_enabled {
-        Ok(())
-    } else {
-        Err(public_disabled())
-    }
+    if one.public_enabled { Ok(()) } else { Err(public_disabled()) }
 }
 
 /// Whose addresses are whose is Robot's knowledge. The API's document gives no status; an address of the Cloud is known
 /// without Robot.
 fn available(world: &World) -> Result<(), ApiError> {
     match world.circumstances.robot_unavailable {
-        true => Err(ApiError::new(
-            503,
-            "robot_unavailable",
-            "Robot is not available",
-        )),
+        true => Err(ApiError::new(503, "robot_unavailable", "Robot is not available")),
         false => Ok(()),
     }
 }
@@ -244,10 +230,7 @@ fn is_private(ip: IpAddr) -> bool {
 }
 
 fn not_attached() -> ApiError {
-    refused(
-        "load_balancer_not_attached_to_network",
-        "load balancer is not attached to a network",
-    )
+    refused("load_balancer_not_attached_to_network", "load balancer is not attached to a network")
 }
 
 fn public_disabled() -> ApiError {

@@ -60,11 +60,7 @@ fn delete_subnet(mut fields: Fields, network: &Network) -> Result<Change, ApiErr
     let range = fields.required("ip_range", range)?;
     fields.finish()?;
     if !network.subnets.iter().any(|subnet| subnet.ip_range == range) {
-        return Err(ApiError::new(
-            404,
-            "not_found",
-            format!("subnet {range} not found"),
-        ));
+        return Err(ApiError::new(404, "not_found", format!("subnet {range} not found")));
     }
     if network.addresses.keys().any(|address| range.contains(address)) {
         return Err(ApiError::new(
@@ -73,9 +69,7 @@ fn delete_subnet(mut fields: Fields, network: &Network) -> Result<Change, ApiErr
             "cannot remove subnet because servers are attached to it",
         ));
     }
-    Ok(Box::new(move |network| {
-        network.subnets.retain(|subnet| subnet.ip_range != range)
-    }))
+    Ok(Box::new(move |network| network.subnets.retain(|subnet| subnet.ip_range != range)))
 }
 
 fn add_route(fields: Fields, network: &Network) -> Result<Change, ApiError> {
@@ -86,15 +80,10 @@ fn add_route(fields: Fields, network: &Network) -> Result<Change, ApiError> {
 fn delete_route(fields: Fields, network: &Network) -> Result<Change, ApiError> {
     let route = Route::parse(fields)?;
     if !network.routes.contains(&route) {
-        let message = format!(
-            "route to {} via {} not found",
-            route.destination, route.gateway
-        );
+        let message = format!("route to {} via {} not found", route.destination, route.gateway);
         return Err(ApiError::new(404, "not_found", message));
     }
-    Ok(Box::new(move |network| {
-        network.routes.retain(|other| *other != route)
-    }))
+    Ok(Box::new(move |network| network.routes.retain(|other| *other != route)))
 }
 
 /// A range only grows at its end: the same first address, a shorter prefix.
@@ -107,10 +96,7 @@ fn change_ip_range(mut fields: Fields, network: &Network) -> Result<Change, ApiE
     {
         return Err(fields.invalid(
             "ip_range",
-            format!(
-                "can only extend {}, not move or shrink it",
-                network.ip_range
-            ),
+            format!("can only extend {}, not move or shrink it", network.ip_range),
         ));
     }
     fields.finish()?;

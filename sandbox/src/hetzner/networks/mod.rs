@@ -72,10 +72,7 @@ impl Network {
     }
 
     pub fn resource(&self) -> Resource {
-        Resource {
-            kind: "network",
-            id: self.id,
-        }
+        Resource { kind: "network", id: self.id }
     }
 
     /// The first address of the range routes between all subnets and can't be assigned.
@@ -194,10 +191,7 @@ fn is_private(range: Ipv4Net) -> bool {
 /// The range of a network, by the rules for new and changed ones.
 fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
     if !is_private(range) {
-        return Err(fields.invalid(
-            "ip_range",
-            "must lie in one of the private ranges of RFC 1918",
-        ));
+        return Err(fields.invalid("ip_range", "must lie in one of the private ranges of RFC 1918"));
     }
     if range.prefix_len() > MAX_PREFIX {
         return Err(fields.invalid("ip_range", format!("must be a /{MAX_PREFIX} or larger")));
@@ -279,12 +273,7 @@ fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
         return Err(ApiError::conflict("network"));
     }
 
-    let network = Network {
-        name,
-        labels,
-        expose_routes_to_vswitch: expose,
-        ..network.clone()
-    };
+    let network = Network { name, labels, expose_routes_to_vswitch: expose, ..network.clone() };
     let reply = Reply::ok(text!({"network": network.json()}));
     call.world.networks.insert(network.id, network);
     Ok(reply)

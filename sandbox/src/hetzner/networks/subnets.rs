@@ -36,12 +36,7 @@ pub struct Subnet {
 impl Subnet {
     /// A subnet for cloud servers.
     pub fn cloud(ip_range: Ipv4Net, network_zone: &'static str) -> Subnet {
-        Subnet {
-            kind: SubnetType::Cloud,
-            ip_range,
-            network_zone,
-            vswitch_id: None,
-        }
+        Subnet { kind: SubnetType::Cloud, ip_range, network_zone, vswitch_id: None }
     }
 
     /// A network zone that exists.
@@ -71,12 +66,7 @@ impl Subnet {
             None => free_range(network)
                 .ok_or_else(|| fields.invalid("ip_range", "no free /24 is left"))?,
         };
-        let subnet = Subnet {
-            kind,
-            ip_range,
-            network_zone,
-            vswitch_id,
-        };
+        let subnet = Subnet { kind, ip_range, network_zone, vswitch_id };
         subnet.check(&fields, network)?;
         fields.finish()?;
         Ok(subnet)

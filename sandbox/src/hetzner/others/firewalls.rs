@@ -151,11 +151,7 @@ fn update(call: &mut Call, firewall: Firewall) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let (name, labels) = owned::read_changes(call, &mut fields, &firewall)?;
     fields.finish()?;
-    let firewall = Firewall {
-        name,
-        labels,
-        ..firewall
-    };
+    let firewall = Firewall { name, labels, ..firewall };
     let reply = Reply::ok(text!({"firewall": firewall.json(call.world)}));
     call.world.firewalls.insert(firewall.id, firewall);
     Ok(reply)

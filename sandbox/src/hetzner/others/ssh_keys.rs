@@ -89,14 +89,7 @@ pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    let known = [
-        "name",
-        "fingerprint",
-        "label_selector",
-        "sort",
-        "page",
-        "per_page",
-    ];
+    let known = ["name", "fingerprint", "label_selector", "sort", "page", "per_page"];
     let query = Query::new(call.query, &known)?;
     let page = Page::of(&query)?;
     let wanted = query.one("fingerprint");
@@ -138,11 +131,7 @@ fn update(call: &mut Call, key: SshKey) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let (name, labels) = owned::read_changes(call, &mut fields, &key)?;
     fields.finish()?;
-    let key = SshKey {
-        name,
-        labels,
-        ..key
-    };
+    let key = SshKey { name, labels, ..key };
     let reply = Reply::ok(text!({"ssh_key": key.json()}));
     call.world.ssh_keys.insert(key.id, key);
     Ok(reply)

@@ -54,23 +54,14 @@ pub fn check_assignable(
 /// Starts the action that gives a checked Primary IP to a server.
 pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
     let address = find(call, id)?.address;
-    let holder = Resource {
-        kind: "server",
-        id: server,
-    };
+    let holder = Resource { kind: "server", id: server };
     assign(call.world, id, holder);
     let effect = move |world: &mut World, outcome| match (world.primary_ips.get_mut(&id), outcome) {
         (Some(primary), Outcome::Failure) => primary.assignee = None,
         (Some(_), Outcome::Success) => servers::set_address(world, server, id, address),
         (None, _) => {}
     };
-    let resources = [
-        Resource {
-            kind: "primary_ip",
-            id,
-        },
-        holder,
-    ];
+    let resources = [Resource { kind: "primary_ip", id }, holder];
     Ok(call.run("assign_primary_ip", TAKES, &resources, effect))
 }
 
@@ -101,11 +92,7 @@ fn begin_unassign(call: &mut Call, primary: &PrimaryIp) -> Result<u64, ApiError>
         && !load_balancers::with_public_target(call.world, server).is_empty();
     if is_public_target {
         let message = "the server's IPv4 address is the target of a load balancer";
-        return Err(ApiError::new(
-            422,
-            "server_is_load_balancer_target",
-            message,
-        ));
+        return Err(ApiError::new(422, "server_is_load_balancer_target", message));
     }
     let (id, address) = (primary.id, primary.address);
     let effect = move |world: &mut World, outcome| {

@@ -73,10 +73,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     let location = Location::find(shown["location"]["name"].as_str().unwrap_or_default());
     let location = fields.required("location", location)?;
     let holder = |id| match shown["assignee_type"] == "load_balancer" {
-        true => Resource {
-            kind: "load_balancer",
-            id,
-        },
+        true => Resource { kind: "load_balancer", id },
         false => Resource { kind: "server", id },
     };
     let names = shown["dns_ptr"].as_array().into_iter().flatten();

@@ -90,10 +90,7 @@ impl std::fmt::Display for Address {
 
 impl PrimaryIp {
     pub fn resource(&self) -> Resource {
-        Resource {
-            kind: "primary_ip",
-            id: self.id,
-        }
+        Resource { kind: "primary_ip", id: self.id }
     }
 
     /// None brings the provider's own name back.
@@ -146,9 +143,7 @@ pub fn assign(world: &mut World, id: u64, holder: Resource) {
 
 /// The holder is gone: its Primary IPs go with it or become free.
 pub fn release(world: &mut World, holder: Resource) {
-    world
-        .primary_ips
-        .retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
+    world.primary_ips.retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
     for primary in world.primary_ips.values_mut() {
         if primary.assignee == Some(holder) {
             primary.assignee = None;
@@ -231,11 +226,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
     let has_ip = |primary: &&PrimaryIp| ip.is_none_or(|ip| ip == primary.address.to_string());
     let all = call.world.primary_ips_of(call.project).filter(has_ip);
     let found = owned::select(&query, all)?;
-    Ok(
-        page.reply("/primary_ips", "primary_ips", &found, |primary| {
-            primary.json()
-        }),
-    )
+    Ok(page.reply("/primary_ips", "primary_ips", &found, |primary| primary.json()))
 }
 
 fn update(call: &mut Call, primary: PrimaryIp) -> Result<Reply, ApiError> {
@@ -243,12 +234,7 @@ fn update(call: &mut Call, primary: PrimaryIp) -> Result<Reply, ApiError> {
     let (name, labels) = owned::read_changes(call, &mut fields, &primary)?;
     let auto_delete = fields.flag("auto_delete")?.unwrap_or(primary.auto_delete);
     fields.finish()?;
-    let primary = PrimaryIp {
-        name,
-        labels,
-        auto_delete,
-        ..primary
-    };
+    let primary = PrimaryIp { name, labels, auto_delete, ..primary };
     let reply = Reply::ok(text!({"primary_ip": primary.json()}));
     call.world.primary_ips.insert(primary.id, primary);
     Ok(reply)

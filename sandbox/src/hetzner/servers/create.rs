@@ -111,12 +111,7 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
                 return Err(ApiError::invalid("ip", format!("{ip} is no IPv4 address")));
             }
         };
-        let wish = Wish {
-            network,
-            ip,
-            ip_range: None,
-            alias_ips: Vec::new(),
-        };
+        let wish = Wish { network, ip, ip_range: None, alias_ips: Vec::new() };
         let attachment = reserve(world, &server, wish, usize::MAX)?;
         server.private_net.push(attachment);
         if let Some(network) = world.networks.get_mut(&network) {
@@ -150,9 +145,9 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
         takes: CREATE_TAKES,
         after: None,
     };
-    let action = call.world.start_action(start, move |world, outcome| {
-        complete(world, id, attachments, outcome)
-    });
+    let action = call
+        .world
+        .start_action(start, move |world, outcome| complete(world, id, attachments, outcome));
     let next = starts.then(|| power::start_after(call.world, project, resource, action));
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
@@ -187,18 +182,8 @@ fn reserve_all(
 ) -> Result<Vec<Attachment>, ApiError> {
     let mut planned = server.clone();
     for network in networks {
-        let wish = Wish {
-            network,
-            ip: None,
-            ip_range: None,
-            alias_ips: Vec::new(),
-        };
-        match reserve(
-            world,
-            &planned,
-            wish,
-            crate::hetzner::networks::MAX_ATTACHED,
-        ) {
+        let wish = Wish { network, ip: None, ip_range: None, alias_ips: Vec::new() };
+        match reserve(world, &planned, wish, crate::hetzner::networks::MAX_ATTACHED) {
             Ok(attachment) => planned.private_net.push(attachment),
             Err(error) => {
                 super::remove(world, server.id);
@@ -223,13 +208,7 @@ fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
 
 fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     let name = fields.string("name")?;
-    let name = check_name(
-        call.world,
-        call.project,
-        fields,
-        fields.required("name", name)?,
-        None,
-    )?;
+    let name = check_name(call.world, call.project, fields, fields.required("name", name)?, None)?;
     let text = fields.id_or_name("server_type")?;
     let text = fields.required("server_type", text)?;
     let unknown = || fields.invalid("server_type", format!("server type '{text}' not found"));
@@ -241,20 +220,17 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     let image =
         image.ok_or_else(|| fields.invalid("image", format!("image '{text}' not found")))?;
     if fields.string("user_data")?.is_some_and(|data| data.len() > MAX_USER_DATA) {
-        return Err(fields.invalid(
-            "user_data",
-            format!("must not be longer than {MAX_USER_DATA} bytes"),
-        ));
+        return Err(
+            fields.invalid("user_data", format!("must not be longer than {MAX_USER_DATA} bytes"))
+        );
     }
     let networks = fields.numbers("networks")?;
     let start_after_create = fields.flag("start_after_create")?.unwrap_or(true);
     let (ipv4, ipv6) = read_public_net(call, fields, location)?;
     let is_private = [ipv4, ipv6] == [Public::None; 2];
     if is_private && networks.is_empty() && start_after_create {
-        return Err(fields.invalid(
-            "public_net",
-            "a server needs a public or a private network to be started",
-        ));
+        return Err(fields
+            .invalid("public_net", "a server needs a public or a private network to be started"));
     }
     let labels = fields.labels()?.unwrap_or_default();
     let has_ssh_keys = read_ssh_keys(call, fields)?;
@@ -316,20 +292,12 @@ fn read_location(
     let is_possible = |offer: &&Offer| asked.is_none_or(|location| location.name == offer.location);
     let mut possible = server_type.offers.iter().filter(is_possible).peekable();
     if possible.peek().is_none() {
-        return Err(ApiError::new(
-            422,
-            "invalid_input",
-            "unsupported location for server type",
-        ));
+        return Err(ApiError::new(422, "invalid_input", "unsupported location for server type"));
     }
     let sold = possible.find(|offer| offer.is_sold());
     let sold = sold.and_then(|offer| Location::find(offer.location));
     sold.ok_or_else(|| {
-        ApiError::new(
-            422,
-            "invalid_input",
-            format!("server type {} is deprecated", server_type.id),
-        )
+        ApiError::new(422, "invalid_input", format!("server type {} is deprecated", server_type.id))
     })
 }
 
@@ -354,10 +322,8 @@ fn read_public_net(
             None => Ok(Public::None),
         }
     };
-    let found = (
-        read("enable_ipv4", "ipv4", Version::V4)?,
-        read("enable_ipv6", "ipv6", Version::V6)?,
-    );
+    let found =
+        (read("enable_ipv4", "ipv4", Version::V4)?, read("enable_ipv6", "ipv6", Version::V6)?);
     public.finish()?;
     Ok(found)
 }

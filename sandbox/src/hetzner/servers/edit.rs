@@ -64,15 +64,9 @@ impl Server {
         let id =
             |pointer: &str| wanted.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
         let ip = text("/public_net/ipv4/ip").and_then(|ip| ip.parse().ok());
-        self.ipv4 = ip.map(|ip| PublicIpv4 {
-            id: id("/public_net/ipv4/id"),
-            ip,
-        });
+        self.ipv4 = ip.map(|ip| PublicIpv4 { id: id("/public_net/ipv4/id"), ip });
         let network = text("/public_net/ipv6/ip").and_then(|ip| ip.parse().ok());
-        self.ipv6 = network.map(|network| PublicIpv6 {
-            id: id("/public_net/ipv6/id"),
-            network,
-        });
+        self.ipv6 = network.map(|network| PublicIpv6 { id: id("/public_net/ipv6/id"), network });
         let attachments = wanted.get("private_net").and_then(Value::as_array);
         self.private_net =
             attachments.into_iter().flatten().filter_map(understand_attachment).collect();

@@ -119,10 +119,7 @@ owned::owned!(Server, "server", servers);
 
 impl Server {
     pub fn resource(&self) -> Resource {
-        Resource {
-            kind: "server",
-            id: self.id,
-        }
+        Resource { kind: "server", id: self.id }
     }
 
     pub fn set_status(&mut self, status: Status) {
@@ -198,12 +195,7 @@ impl Attachment {
     pub fn new(network: u64, server: u64, ip: Ipv4Addr, alias_ips: Vec<Ipv4Addr>) -> Attachment {
         let [.., a, b, c] = server.to_be_bytes();
         let mac_address = format!("86:00:{:02x}:{a:02x}:{b:02x}:{c:02x}", network & 0xff);
-        Attachment {
-            network,
-            ip,
-            alias_ips,
-            mac_address,
-        }
+        Attachment { network, ip, alias_ips, mac_address }
     }
 
     fn json(&self) -> Text {
@@ -296,17 +288,8 @@ pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    let query = Query::new(
-        call.query,
-        &[
-            "name",
-            "label_selector",
-            "status",
-            "sort",
-            "page",
-            "per_page",
-        ],
-    )?;
+    let query =
+        Query::new(call.query, &["name", "label_selector", "status", "sort", "page", "per_page"])?;
     let page = Page::of(&query)?;
     let status = |text| {
         Status::parse(text)
@@ -316,9 +299,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
     let has_status = |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
     let all = call.world.servers_of(call.project).filter(has_status);
     let found = owned::select(&query, all)?;
-    Ok(page.reply("/servers", "servers", &found, |server| {
-        server.json(call.world)
-    }))
+    Ok(page.reply("/servers", "servers", &found, |server| server.json(call.world)))
 }
 
 fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
@@ -330,11 +311,7 @@ fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let labels = fields.labels()?.unwrap_or_else(|| server.labels.clone());
     fields.finish()?;
 
-    let mut changed = Server {
-        name,
-        labels,
-        ..server.clone()
-    };
+    let mut changed = Server { name, labels, ..server.clone() };
     changed.edited.forget("name");
     changed.edited.forget("labels");
     let reply = Reply::ok(text!({"server": changed.json(call.world)}));
@@ -350,11 +327,7 @@ fn set_status(world: &mut World, id: u64, status: Status) {
 }
 
 fn check_unlocked(call: &Call, server: &Server) -> Result<(), ApiError> {
-    if call.world.is_locked(server.resource()) {
-        Err(ApiError::locked("server"))
-    } else {
-        Ok(())
-    }
+    if call.world.is_locked(server.resource()) { Err(ApiError::locked("server")) } else { Ok(()) }
 }
 
 /// Names are host names by RFC 1123, unique among the servers of a project.

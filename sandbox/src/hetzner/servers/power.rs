@@ -62,12 +62,7 @@ pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     switch(
         call,
         server,
-        Switch {
-            command: "reboot_server",
-            takes: REQUEST_TAKES,
-            during: then,
-            then,
-        },
+        Switch { command: "reboot_server", takes: REQUEST_TAKES, during: then, then },
     )
 }
 
@@ -133,15 +128,7 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
         after: None,
     };
     let action = call.world.start_action(start, move |world, outcome| {
-        set_status(
-            world,
-            id,
-            if outcome == Outcome::Success {
-                switch.then
-            } else {
-                before
-            },
-        );
+        set_status(world, id, if outcome == Outcome::Success { switch.then } else { before });
     });
     Ok(call.world.action_reply(201, action))
 }

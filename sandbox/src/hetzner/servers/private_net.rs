@@ -161,10 +161,9 @@ pub fn reserve(
 
 /// Completes an attachment whose addresses are reserved. Nothing happens when an end of it is gone.
 pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
-    let (Some(server), Some(network)) = (
-        world.servers.get_mut(&server),
-        world.networks.get_mut(&attachment.network),
-    ) else {
+    let (Some(server), Some(network)) =
+        (world.servers.get_mut(&server), world.networks.get_mut(&attachment.network))
+    else {
         return;
     };
     network.servers.insert(server.id);
@@ -219,10 +218,7 @@ fn check_aliases(
     for (index, alias) in fresh.iter().enumerate() {
         let is_repeated = *alias == ip || fresh[..index].contains(alias);
         if is_repeated || !network.is_free(*alias) || !is_in_subnet(*alias) {
-            return Err(refused(
-                "ip_not_available",
-                &format!("IP {alias} is not available"),
-            ));
+            return Err(refused("ip_not_available", &format!("IP {alias} is not available")));
         }
     }
     Ok(())

@@ -75,9 +75,5 @@ fn entries(row: &Resource) -> Vec<Value> {
     }
     let status = json!({"name": format!("{}/status", row.plural), "singularName": "", "namespaced": row.namespaced,
         "kind": row.kind, "verbs": ["get", "patch", "update"]});
-    if row.status {
-        vec![entry, status]
-    } else {
-        vec![entry]
-    }
+    if row.status { vec![entry, status] } else { vec![entry] }
 }

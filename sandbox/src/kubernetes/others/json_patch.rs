@@ -99,11 +99,7 @@ fn split(path: &str) -> Option<(&str, String)> {
 
 fn index(part: &str) -> Option<usize> {
     let leading_zero = part.len() > 1 && part.starts_with('0');
-    if leading_zero || part.starts_with('+') {
-        None
-    } else {
-        part.parse().ok()
-    }
+    if leading_zero || part.starts_with('+') { None } else { part.parse().ok() }
 }
 
 #[cfg(test)]
@@ -124,10 +120,7 @@ mod tests {
                 json!([{"op": "replace", "path": "/a/b~1c", "value": 2}]),
                 Some(json!({"a": {"b/c": 2}, "l": [1, 2]})),
             ),
-            (
-                json!([{"op": "remove", "path": "/a"}]),
-                Some(json!({"l": [1, 2]})),
-            ),
+            (json!([{"op": "remove", "path": "/a"}]), Some(json!({"l": [1, 2]}))),
             (
                 json!([{"op": "add", "path": "/l/-", "value": 3}]),
                 Some(json!({"a": {"b/c": 1}, "l": [1, 2, 3]})),
@@ -144,16 +137,10 @@ mod tests {
                 json!([{"op": "copy", "from": "/l/0", "path": "/x"}]),
                 Some(json!({"a": {"b/c": 1}, "l": [1, 2], "x": 1})),
             ),
-            (
-                json!([{"op": "test", "path": "/l/0", "value": 1}]),
-                Some(object.clone()),
-            ),
+            (json!([{"op": "test", "path": "/l/0", "value": 1}]), Some(object.clone())),
             (json!([{"op": "test", "path": "/l/0", "value": 2}]), None),
             (json!([{"op": "remove", "path": "/none/x"}]), None),
-            (
-                json!([{"op": "replace", "path": "/none", "value": 1}]),
-                None,
-            ),
+            (json!([{"op": "replace", "path": "/none", "value": 1}]), None),
             (json!([{"op": "add", "path": "/none/x", "value": 1}]), None),
             (json!([{"op": "add", "path": "/l/9", "value": 1}]), None),
             (json!([{"op": "nonsense", "path": "/l"}]), None),

@@ -63,21 +63,12 @@ fn row_paths(row: &Resource) -> BTreeMap<String, Value> {
     } else {
         format!("/apis/{}/{VERSION}", row.group)
     };
-    let scope = if row.namespaced {
-        "/namespaces/{namespace}"
-    } else {
-        ""
-    };
+    let scope = if row.namespaced { "/namespaces/{namespace}" } else { "" };
     let all = format!("{start}{scope}/{}", row.plural);
     let one = format!("{all}/{{name}}");
     let mut paths = BTreeMap::new();
     paths.insert(all, operations(row, &[("list", "get"), ("create", "post")]));
-    let item = [
-        ("get", "get"),
-        ("update", "put"),
-        ("patch", "patch"),
-        ("delete", "delete"),
-    ];
+    let item = [("get", "get"), ("update", "put"), ("patch", "patch"), ("delete", "delete")];
     paths.insert(one.clone(), operations(row, &item));
     if row.status {
         let status = [("get", "get"), ("update", "put"), ("patch", "patch")];

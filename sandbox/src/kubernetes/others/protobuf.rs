@@ -199,19 +199,11 @@ fn push(object: &mut Map<String, Value>, name: &str, value: Value) {
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     const STRING: i64 = 1;
     let mut parts = decode(
-        &[
-            (1, "type", Wire::Number),
-            (2, "number", Wire::Number),
-            (3, "text", Wire::Text),
-        ],
+        &[(1, "type", Wire::Number), (2, "number", Wire::Number), (3, "text", Wire::Text)],
         bytes,
     )?;
     let is_text = parts.get("type").and_then(Value::as_i64) == Some(STRING);
-    let (field, empty) = if is_text {
-        ("text", "".into())
-    } else {
-        ("number", 0.into())
-    };
+    let (field, empty) = if is_text { ("text", "".into()) } else { ("number", 0.into()) };
     Ok(parts.remove(field).unwrap_or(empty))
 }
 
@@ -294,13 +286,8 @@ mod tests {
     #[test]
     fn an_object_reads_as_its_json() {
         let target = [&[0x08, 1][..], &[0x10, 0], &field(3, b"web")].concat();
-        let port = [
-            &field(1, b"")[..],
-            &[0x18, 0x90, 0x3f],
-            &field(4, &target),
-            &[0x28, 0],
-        ]
-        .concat();
+        let port =
+            [&field(1, b"")[..], &[0x18, 0x90, 0x3f], &field(4, &target), &[0x28, 0]].concat();
         let selector = field(2, &[field(1, b"app"), field(2, b"shop")].concat());
         let spec = [field(1, &port), selector, field(3, b"")].concat();
         let object = [field(1, &field(1, b"shop")), field(2, &spec)].concat();

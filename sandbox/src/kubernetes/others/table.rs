@@ -17,16 +17,9 @@ struct Column {
     description: &'static str,
 }
 
-const NAME: Column = Column {
-    name: "Name",
-    priority: 0,
-    description: "Name of the object.",
-};
-const AGE: Column = Column {
-    name: "Age",
-    priority: 0,
-    description: "Time since the object was created.",
-};
+const NAME: Column = Column { name: "Name", priority: 0, description: "Name of the object." };
+const AGE: Column =
+    Column { name: "Age", priority: 0, description: "Time since the object was created." };
 
 const NODE: &[Column] = &[
     NAME,
@@ -41,21 +34,9 @@ const NODE: &[Column] = &[
         description: "Its labels of the form node-role.kubernetes.io/ROLE.",
     },
     AGE,
-    Column {
-        name: "Version",
-        priority: 0,
-        description: "Version of its kubelet.",
-    },
-    Column {
-        name: "Internal-IP",
-        priority: 1,
-        description: "First address of type InternalIP.",
-    },
-    Column {
-        name: "External-IP",
-        priority: 1,
-        description: "First address of type ExternalIP.",
-    },
+    Column { name: "Version", priority: 0, description: "Version of its kubelet." },
+    Column { name: "Internal-IP", priority: 1, description: "First address of type InternalIP." },
+    Column { name: "External-IP", priority: 1, description: "First address of type ExternalIP." },
     Column {
         name: "OS-Image",
         priority: 1,
@@ -75,106 +56,32 @@ const NODE: &[Column] = &[
 
 const SERVICE: &[Column] = &[
     NAME,
-    Column {
-        name: "Type",
-        priority: 0,
-        description: "How the Service is exposed.",
-    },
-    Column {
-        name: "Cluster-IP",
-        priority: 0,
-        description: "First address inside the cluster.",
-    },
-    Column {
-        name: "External-IP",
-        priority: 0,
-        description: "Addresses outside the cluster.",
-    },
-    Column {
-        name: "Port(s)",
-        priority: 0,
-        description: "Ports, node ports and protocols.",
-    },
+    Column { name: "Type", priority: 0, description: "How the Service is exposed." },
+    Column { name: "Cluster-IP", priority: 0, description: "First address inside the cluster." },
+    Column { name: "External-IP", priority: 0, description: "Addresses outside the cluster." },
+    Column { name: "Port(s)", priority: 0, description: "Ports, node ports and protocols." },
     AGE,
-    Column {
-        name: "Selector",
-        priority: 1,
-        description: "Labels of the pods behind it.",
-    },
+    Column { name: "Selector", priority: 1, description: "Labels of the pods behind it." },
 ];
 
 const EVENT: &[Column] = &[
-    Column {
-        name: "Last Seen",
-        priority: 0,
-        description: "Time since it happened last.",
-    },
-    Column {
-        name: "Type",
-        priority: 0,
-        description: "Normal or Warning.",
-    },
-    Column {
-        name: "Reason",
-        priority: 0,
-        description: "One word for the cause.",
-    },
-    Column {
-        name: "Object",
-        priority: 0,
-        description: "What the event is about.",
-    },
-    Column {
-        name: "Subobject",
-        priority: 1,
-        description: "Part of the object that it is about.",
-    },
-    Column {
-        name: "Source",
-        priority: 1,
-        description: "Component that reports it.",
-    },
-    Column {
-        name: "Message",
-        priority: 0,
-        description: "What happened.",
-    },
-    Column {
-        name: "First Seen",
-        priority: 1,
-        description: "Time since it happened first.",
-    },
-    Column {
-        name: "Count",
-        priority: 1,
-        description: "How often it happened.",
-    },
-    Column {
-        name: "Name",
-        priority: 1,
-        description: "Name of the event.",
-    },
+    Column { name: "Last Seen", priority: 0, description: "Time since it happened last." },
+    Column { name: "Type", priority: 0, description: "Normal or Warning." },
+    Column { name: "Reason", priority: 0, description: "One word for the cause." },
+    Column { name: "Object", priority: 0, description: "What the event is about." },
+    Column { name: "Subobject", priority: 1, description: "Part of the object that it is about." },
+    Column { name: "Source", priority: 1, description: "Component that reports it." },
+    Column { name: "Message", priority: 0, description: "What happened." },
+    Column { name: "First Seen", priority: 1, description: "Time since it happened first." },
+    Column { name: "Count", priority: 1, description: "How often it happened." },
+    Column { name: "Name", priority: 1, description: "Name of the event." },
 ];
 
-const NAMESPACE: &[Column] = &[
-    NAME,
-    Column {
-        name: "Status",
-        priority: 0,
-        description: "Active or Terminating.",
-    },
-    AGE,
-];
+const NAMESPACE: &[Column] =
+    &[NAME, Column { name: "Status", priority: 0, description: "Active or Terminating." }, AGE];
 
-const LEASE: &[Column] = &[
-    NAME,
-    Column {
-        name: "Holder",
-        priority: 0,
-        description: "Identity of its holder.",
-    },
-    AGE,
-];
+const LEASE: &[Column] =
+    &[NAME, Column { name: "Holder", priority: 0, description: "Identity of its holder." }, AGE];
 
 /// The `columnDefinitions` of a table, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
@@ -240,11 +147,7 @@ fn node(node: &Value, name: &Value, age: &str) -> Value {
     let address = |kind: &str| {
         let found =
             items(&node["status"]["addresses"]).iter().find(|address| address["type"] == kind);
-        or(
-            found.map_or("", |address| text(&address["address"])),
-            "<none>",
-        )
-        .to_string()
+        or(found.map_or("", |address| text(&address["address"])), "<none>").to_string()
     };
     let known = |field: &str| or(text(&info[field]), "<unknown>").to_string();
     json!([
@@ -269,11 +172,7 @@ fn node_status(node: &Value) -> String {
         Some(_) => "NotReady",
         None => "Unknown",
     };
-    let cordoned = if node["spec"]["unschedulable"] == true {
-        ",SchedulingDisabled"
-    } else {
-        ""
-    };
+    let cordoned = if node["spec"]["unschedulable"] == true { ",SchedulingDisabled" } else { "" };
     format!("{status}{cordoned}")
 }
 
@@ -336,21 +235,14 @@ fn external_ips(service: &Value) -> String {
         shown.dedup();
     }
     shown.extend(items(&spec["externalIPs"]).iter().map(text));
-    or(
-        &shown.join(","),
-        if balanced { "<pending>" } else { "<none>" },
-    )
-    .to_string()
+    or(&shown.join(","), if balanced { "<pending>" } else { "<none>" }).to_string()
 }
 
 fn event(event: &Value, name: &Value) -> Value {
     let first_time = event["firstTimestamp"].as_str().or_else(|| event["eventTime"].as_str());
     let first = age::since(first_time);
     let series = &event["series"];
-    let last = match (
-        series["lastObservedTime"].as_str(),
-        event["lastTimestamp"].as_str(),
-    ) {
+    let last = match (series["lastObservedTime"].as_str(), event["lastTimestamp"].as_str()) {
         (Some(time), _) | (None, Some(time)) => age::since(Some(time)),
         (None, None) => first.clone(),
     };
@@ -361,19 +253,10 @@ fn event(event: &Value, name: &Value) -> Value {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
-    let component = or(
-        text(&event["source"]["component"]),
-        text(&event["reportingComponent"]),
-    );
-    let host = or(
-        text(&event["source"]["host"]),
-        text(&event["reportingInstance"]),
-    );
-    let source = if host.is_empty() {
-        component.to_string()
-    } else {
-        format!("{component}, {host}")
-    };
+    let component = or(text(&event["source"]["component"]), text(&event["reportingComponent"]));
+    let host = or(text(&event["source"]["host"]), text(&event["reportingInstance"]));
+    let source =
+        if host.is_empty() { component.to_string() } else { format!("{component}, {host}") };
     json!([
         last,
         text(&event["type"]),

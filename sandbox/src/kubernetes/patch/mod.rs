@@ -38,9 +38,9 @@ pub fn apply(
         .map_err(|why| Refusal::bad_request(format!("error decoding patch: {why}")))?;
     match format {
         Format::Json => json_patch::apply(&current, &patch),
-        Format::Merge | Format::Strategic if !patch.is_object() => Err(Refusal::bad_request(
-            "error decoding patch: the patch is not a JSON object",
-        )),
+        Format::Merge | Format::Strategic if !patch.is_object() => {
+            Err(Refusal::bad_request("error decoding patch: the patch is not a JSON object"))
+        }
         Format::Merge => Ok(merge::apply(current, &patch)),
         Format::Strategic => strategic::apply(schema, current, &patch),
     }

@@ -87,9 +87,7 @@ fn directive(changes: &Map<String, Value>) -> Result<Option<Directive>, Refusal>
             Some("replace") => Ok(Some(Directive::Replace)),
             Some("delete") => Ok(Some(Directive::Delete)),
             Some("merge") => Ok(Some(Directive::Merge)),
-            _ => Err(Refusal::bad_request(format!(
-                "unknown patch type found: {value}"
-            ))),
+            _ => Err(Refusal::bad_request(format!("unknown patch type found: {value}"))),
         },
     }
 }
@@ -321,10 +319,7 @@ mod tests {
     fn what_cannot_be_merged_is_refused() {
         let service = json!({"spec": {"ports": [{"port": 80}]}});
         let cases = [
-            (
-                json!({"spec": {"ports": [{"name": "without the key"}]}}),
-                422,
-            ),
+            (json!({"spec": {"ports": [{"name": "without the key"}]}}), 422),
             (json!({"spec": {"ports": "x"}}), 422),
             (json!({"spec": {"$patch": "nonsense"}}), 400),
             (json!({"spec": {"$setElementOrder/ports": "x"}}), 400),

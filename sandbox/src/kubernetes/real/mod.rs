@@ -40,12 +40,8 @@ pub struct Corner {
 }
 
 /// Where ccm and the tests make objects; the corner leaves nothing in them.
-const CLEANED: [(&str, &str); 4] = [
-    ("nodes", ""),
-    ("events", "default"),
-    ("leases", "kube-system"),
-    ("services", "default"),
-];
+const CLEANED: [(&str, &str); 4] =
+    [("nodes", ""), ("events", "default"), ("leases", "kube-system"), ("services", "default")];
 
 /// The group whose members need no Role.
 const MASTERS: &str = "system:masters";
@@ -62,11 +58,7 @@ impl Corner {
         }
         let names = Names::new();
         let roles = Roles::new(&server);
-        Ok(Corner {
-            server,
-            names,
-            roles,
-        })
+        Ok(Corner { server, names, roles })
     }
 
     /// Gives a user these rules, in one namespace or everywhere; `directory` has them already.
@@ -204,10 +196,7 @@ impl Corner {
             if code == 409 {
                 continue;
             }
-            assert!(
-                matches!(code, 200 | 404),
-                "{path} {patch}: {code} {written}"
-            );
+            assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {written}");
             if let (200, Some(status)) = (code, status_patch) {
                 let (path, patch) = (format!("{path}/status"), json!({ "status": status }));
                 let (code, answer) = self.server.json("PATCH", &path, Some(&patch));

@@ -25,9 +25,7 @@ impl Names {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let seed = nanoseconds ^ u64::from(std::process::id()) << 32 ^ count << 20;
         let number = crate::faults::SplitMix64::new(seed).next() >> 24;
-        Names {
-            prefix: format!("{MARK}{number:010x}-"),
-        }
+        Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
     /// A name as the real server has it.
@@ -164,9 +162,7 @@ mod tests {
     use serde_json::json;
 
     fn names() -> Names {
-        Names {
-            prefix: "p-".into(),
-        }
+        Names { prefix: "p-".into() }
     }
 
     #[test]
@@ -176,10 +172,7 @@ mod tests {
             ("/api/v1/nodes/a", "/api/v1/nodes/p-a"),
             ("/api/v1/nodes/a/status", "/api/v1/nodes/p-a/status"),
             ("/api/v1/namespaces/default", "/api/v1/namespaces/default"),
-            (
-                "/api/v1/namespaces/default/events/a.1",
-                "/api/v1/namespaces/default/events/p-a.1",
-            ),
+            ("/api/v1/namespaces/default/events/a.1", "/api/v1/namespaces/default/events/p-a.1"),
             (
                 "/api/v1/namespaces/default/services/kubernetes",
                 "/api/v1/namespaces/default/services/kubernetes",
@@ -188,10 +181,7 @@ mod tests {
                 "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l",
                 "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/p-l",
             ),
-            (
-                "/apis/coordination.k8s.io/v1",
-                "/apis/coordination.k8s.io/v1",
-            ),
+            ("/apis/coordination.k8s.io/v1", "/apis/coordination.k8s.io/v1"),
             ("/version", "/version"),
         ] {
             assert_eq!(names().path(path), expected);

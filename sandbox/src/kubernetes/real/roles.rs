@@ -28,11 +28,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
     pub fn new(server: &Server) -> Roles {
-        let roles = Roles {
-            missing: OnceLock::new(),
-            made: Mutex::default(),
-            asked: Mutex::default(),
-        };
+        let roles =
+            Roles { missing: OnceLock::new(), made: Mutex::default(), asked: Mutex::default() };
         roles.are_ours(server);
         roles
     }
@@ -138,10 +135,7 @@ impl Roles {
 pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(
-            begun.elapsed() < LIMIT,
-            "the real API server: waited in vain for {what}"
-        );
+        assert!(begun.elapsed() < LIMIT, "the real API server: waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -153,10 +147,7 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
         ("apiGroups", rule.api_groups.clone()),
         ("resources", rule.resources.clone()),
         ("nonResourceURLs", rule.non_resource_urls.clone()),
-        (
-            "resourceNames",
-            rule.resource_names.iter().map(|name| names.inside(name)).collect(),
-        ),
+        ("resourceNames", rule.resource_names.iter().map(|name| names.inside(name)).collect()),
     ];
     let given = parts.into_iter().filter(|(_, values)| !values.is_empty());
     given.map(|(key, values)| (key.to_owned(), json!(values))).collect()

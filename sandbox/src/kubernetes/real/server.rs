@@ -182,11 +182,7 @@ fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
         .collect();
     let mut body = answer.into_body();
     let body = body.with_config().limit(BODY_LIMIT_BYTES).read_to_vec();
-    Ok(Response {
-        status,
-        headers,
-        body: body.map_err(|error| error.to_string())?,
-    })
+    Ok(Response { status, headers, body: body.map_err(|error| error.to_string())? })
 }
 
 /// The parts of a kubeconfig that its current context names.

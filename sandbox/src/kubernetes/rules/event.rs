@@ -16,20 +16,13 @@ impl Rules for Event {
         let namespace = text(&object["metadata"]["namespace"]);
         let involved = text(&object["involvedObject"]["namespace"]);
         // Events of objects without a namespace live in `default`.
-        let agrees = if involved.is_empty() {
-            namespace == "default"
-        } else {
-            involved == namespace
-        };
+        let agrees =
+            if involved.is_empty() { namespace == "default" } else { involved == namespace };
         if agrees {
             return Vec::new();
         }
         let detail = "does not match event.namespace";
-        vec![FieldError::invalid(
-            "involvedObject.namespace",
-            &involved.into(),
-            detail,
-        )]
+        vec![FieldError::invalid("involvedObject.namespace", &involved.into(), detail)]
     }
 
     fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {

@@ -29,11 +29,7 @@ fn spec(spec: &Value) -> Vec<FieldError> {
     ];
     for (field, least, detail) in at_least {
         if spec[field].as_i64().is_some_and(|value| value < least) {
-            errors.push(FieldError::invalid(
-                format!("spec.{field}"),
-                &spec[field],
-                detail,
-            ));
+            errors.push(FieldError::invalid(format!("spec.{field}"), &spec[field], detail));
         }
     }
     errors

@@ -89,10 +89,7 @@ fn annotations(metadata: &Value) -> Vec<FieldError> {
         bytes += key.len() + text(value).len();
     }
     if bytes > ANNOTATIONS_MOST_BYTES {
-        errors.push(FieldError::too_long(
-            "metadata.annotations",
-            ANNOTATIONS_MOST_BYTES,
-        ));
+        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_MOST_BYTES));
     }
     errors
 }

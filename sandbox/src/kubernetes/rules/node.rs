@@ -88,11 +88,7 @@ fn taints(node: &Value) -> Vec<FieldError> {
         match text(&taint["effect"]) {
             "" => errors.push(FieldError::required(at(".effect"), "")),
             effect if !EFFECTS.contains(&effect) => {
-                errors.push(FieldError::unsupported(
-                    at(".effect"),
-                    &taint["effect"],
-                    &EFFECTS,
-                ));
+                errors.push(FieldError::unsupported(at(".effect"), &taint["effect"], &EFFECTS));
             }
             _ => {}
         }
@@ -126,10 +122,8 @@ fn addresses(node: &Value) -> Vec<FieldError> {
         .filter(|(index, address)| addresses[..*index].contains(address));
     repeated
         .map(|(index, address)| {
-            let shown = format!(
-                r#"{{"Type":{},"Address":{}}}"#,
-                address["type"], address["address"]
-            );
+            let shown =
+                format!(r#"{{"Type":{},"Address":{}}}"#, address["type"], address["address"]);
             FieldError::duplicate(format!("status.addresses[{index}]"), &shown, "")
         })
         .collect()

@@ -159,11 +159,7 @@ fn immutable(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let keeps_address = needs_cluster_ip(new) && needs_cluster_ip(old);
     if keeps_address && !old["clusterIPs"].is_null() && new["clusterIPs"] != old["clusterIPs"] {
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs[0]",
-            &new["clusterIPs"],
-            DETAIL,
-        ));
+        errors.push(FieldError::invalid("spec.clusterIPs[0]", &new["clusterIPs"], DETAIL));
     }
     let stays_balanced = new["type"] == "LoadBalancer" && old["type"] == "LoadBalancer";
     if stays_balanced && new["loadBalancerClass"] != old["loadBalancerClass"] {
@@ -185,11 +181,7 @@ fn service_type(spec: &Value) -> Vec<FieldError> {
     }
     if is_external(spec) && headless {
         let detail = format!("may not be set to 'None' for {kind} services");
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs[0]",
-            &spec["clusterIP"],
-            &detail,
-        ));
+        errors.push(FieldError::invalid("spec.clusterIPs[0]", &spec["clusterIP"], &detail));
     }
     if kind == "ExternalName" && text(&spec["externalName"]).is_empty() {
         errors.push(FieldError::required("spec.externalName", ""));
@@ -215,21 +207,13 @@ fn ports(spec: &Value) -> Vec<FieldError> {
                     wrong.iter().map(|why| FieldError::invalid(at(".name"), &port["name"], why)),
                 );
                 if earlier.iter().any(|other| other["name"] == port["name"]) {
-                    errors.push(FieldError::duplicate(
-                        at(".name"),
-                        &port["name"].to_string(),
-                        "",
-                    ));
+                    errors.push(FieldError::duplicate(at(".name"), &port["name"].to_string(), ""));
                 }
             }
         }
         errors.extend(port_number(&port["port"], at(".port")));
         if !PROTOCOLS.contains(&text(&port["protocol"])) {
-            errors.push(FieldError::unsupported(
-                at(".protocol"),
-                &port["protocol"],
-                &PROTOCOLS,
-            ));
+            errors.push(FieldError::unsupported(at(".protocol"), &port["protocol"], &PROTOCOLS));
         }
         if port["targetPort"].is_number() {
             errors.extend(port_number(&port["targetPort"], at(".targetPort")));
@@ -251,11 +235,7 @@ fn ports(spec: &Value) -> Vec<FieldError> {
             let detail = format!("may not be used when `type` is '{}'", text(&spec["type"]));
             errors.push(FieldError::forbidden(at(".nodePort"), &detail));
         } else if earlier.iter().any(|other| same(other, "nodePort")) {
-            errors.push(FieldError::duplicate(
-                at(".nodePort"),
-                &port["nodePort"].to_string(),
-                "",
-            ));
+            errors.push(FieldError::duplicate(at(".nodePort"), &port["nodePort"].to_string(), ""));
         }
     }
     errors
@@ -295,16 +275,10 @@ fn load_balancer_fields(spec: &Value) -> Vec<FieldError> {
             ));
         }
     }
-    for field in [
-        "loadBalancerSourceRanges",
-        "allocateLoadBalancerNodePorts",
-        "loadBalancerClass",
-    ] {
+    for field in ["loadBalancerSourceRanges", "allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    {
         if !balanced && !spec[field].is_null() {
-            errors.push(FieldError::forbidden(
-                format!("spec.{field}"),
-                ONLY_LOAD_BALANCER,
-            ));
+            errors.push(FieldError::forbidden(format!("spec.{field}"), ONLY_LOAD_BALANCER));
         }
     }
     if balanced && spec["loadBalancerClass"].is_string() {
@@ -322,20 +296,13 @@ fn policies(spec: &Value) -> Vec<FieldError> {
         ("sessionAffinity", &["ClientIP", "None"]),
         ("externalTrafficPolicy", &["Cluster", "Local"]),
         ("internalTrafficPolicy", &["Cluster", "Local"]),
-        (
-            "ipFamilyPolicy",
-            &["PreferDualStack", "RequireDualStack", "SingleStack"],
-        ),
+        ("ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"]),
     ];
     let mut errors = Vec::new();
     for (field, supported) in KNOWN {
         let value = &spec[field];
         if !value.is_null() && !supported.contains(&text(value)) {
-            errors.push(FieldError::unsupported(
-                format!("spec.{field}"),
-                value,
-                supported,
-            ));
+            errors.push(FieldError::unsupported(format!("spec.{field}"), value, supported));
         }
     }
     let external = is_external(spec) || !items(&spec["externalIPs"]).is_empty();

@@ -29,12 +29,7 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
         .bytes()
         .fold(0_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
     let mut errors = cluster_ip(&mut new["spec"], &taken, seed);
-    errors.extend(node_ports(
-        &mut new["spec"],
-        old.map(|old| &old["spec"]),
-        &taken,
-        seed,
-    ));
+    errors.extend(node_ports(&mut new["spec"], old.map(|old| &old["spec"]), &taken, seed));
     errors
 }
 
@@ -47,10 +42,7 @@ struct Taken {
 
 impl Taken {
     fn by_others(new: &Value, store: &Store) -> Taken {
-        let mut taken = Taken {
-            cluster_ips: BTreeSet::new(),
-            node_ports: BTreeSet::new(),
-        };
+        let mut taken = Taken { cluster_ips: BTreeSet::new(), node_ports: BTreeSet::new() };
         let Some(services) = resource::named("services") else {
             return taken;
         };
@@ -155,20 +147,12 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
         let detail = format!(
             "failed to allocate IP {ip}: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16"
         );
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs",
-            &json!([ip]),
-            &detail,
-        ));
+        errors.push(FieldError::invalid("spec.clusterIPs", &json!([ip]), &detail));
     }
     if ip != HEADLESS && taken.cluster_ips.contains(&ip) {
         let detail =
             "failed to allocate IP ".to_string() + &ip + ": provided IP is already allocated";
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs",
-            &json!([ip]),
-            &detail,
-        ));
+        errors.push(FieldError::invalid("spec.clusterIPs", &json!([ip]), &detail));
     }
     if items(&spec["clusterIPs"]).is_empty() {
         spec["clusterIPs"] = json!([ip]);
@@ -259,11 +243,7 @@ fn health_check_port(
         false => refused(asked, "TCP", old, taken)?,
     };
     let detail = format!("failed to allocate requested HealthCheck NodePort {asked}: {why}");
-    Some(FieldError::invalid(
-        "spec.healthCheckNodePort",
-        &asked.into(),
-        &detail,
-    ))
+    Some(FieldError::invalid("spec.healthCheckNodePort", &asked.into(), &detail))
 }
 
 /// Why a node port that was asked for cannot be had; those that the Service already has can.

@@ -25,10 +25,8 @@ pub fn validate(service: &Value) -> Vec<FieldError> {
                 let detail = "may not be specified when `ip` is not set";
                 errors.push(FieldError::forbidden(at("ipMode"), detail));
             }
-            (true, "") => errors.push(FieldError::required(
-                at("ipMode"),
-                "must be specified when `ip` is set",
-            )),
+            (true, "") => errors
+                .push(FieldError::required(at("ipMode"), "must be specified when `ip` is set")),
             (true, mode) if !["VIP", "Proxy"].contains(&mode) => {
                 errors.push(FieldError::unsupported(
                     at("ipMode"),
@@ -47,11 +45,7 @@ pub fn validate(service: &Value) -> Vec<FieldError> {
             );
             if is_address("hostname") {
                 let detail = "must be a DNS name, not an IP address";
-                errors.push(FieldError::invalid(
-                    at("hostname"),
-                    &entry["hostname"],
-                    detail,
-                ));
+                errors.push(FieldError::invalid(at("hostname"), &entry["hostname"], detail));
             }
         }
     }

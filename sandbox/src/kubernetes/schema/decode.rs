@@ -19,19 +19,10 @@ pub struct Decoded {
 pub struct DecodeError(pub String);
 
 pub fn decode(object: &Object, value: &Value) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder {
-        unknown: Vec::new(),
-    };
-    let place = Place {
-        owner: object.name,
-        above: None,
-        step: Step::Root,
-    };
+    let mut decoder = Decoder { unknown: Vec::new() };
+    let place = Place { owner: object.name, above: None, step: Step::Root };
     let value = decoder.object(object, value, &place)?;
-    Ok(Decoded {
-        value,
-        unknown: decoder.unknown,
-    })
+    Ok(Decoded { value, unknown: decoder.unknown })
 }
 
 struct Decoder {
@@ -64,11 +55,7 @@ impl Place<'_> {
     }
 
     fn below<'b>(&'b self, owner: &'static str, step: Step<'b>) -> Place<'b> {
-        Place {
-            owner,
-            above: Some(self),
-            step,
-        }
+        Place { owner, above: Some(self), step }
     }
 
     /// `spec.ports.port`: Go's errors have no indexes.
@@ -106,11 +93,7 @@ impl Place<'_> {
         let of = if go_path.is_empty() {
             format!("Go value of type {}", go_type(wanted))
         } else {
-            format!(
-                "Go struct field {}.{go_path} of type {}",
-                self.owner,
-                go_type(wanted)
-            )
+            format!("Go struct field {}.{go_path} of type {}", self.owner, go_type(wanted))
         };
         DecodeError(format!("json: cannot unmarshal {found} into {of}"))
     }
@@ -195,11 +178,7 @@ impl DecodeError {
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.into()
-    } else {
-        format!("{path}.{name}")
-    }
+    if path.is_empty() { name.into() } else { format!("{path}.{name}") }
 }
 
 fn go_type(kind: Type) -> String {
@@ -268,24 +247,15 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     let parsed: jiff::Timestamp = text
         .parse()
         .map_err(|_| DecodeError(format!("parsing time {text:?}: day out of range")))?;
-    let format = if micro {
-        "%Y-%m-%dT%H:%M:%S.%6fZ"
-    } else {
-        "%Y-%m-%dT%H:%M:%SZ"
-    };
+    let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     Ok(parsed.strftime(format).to_string().into())
 }
 
 /// Go names the first piece of its layout that the text does not have.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
-    const DATE_TIME: [&str; 11] = [
-        "2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05",
-    ];
-    let layout = if micro {
-        "2006-01-02T15:04:05.000000Z07:00"
-    } else {
-        "2006-01-02T15:04:05Z07:00"
-    };
+    const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
+    let layout =
+        if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     let fail = |rest: &str, piece: &str| {
         Err(DecodeError(format!(
             "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {piece:?}"
@@ -298,9 +268,9 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
             None => return fail(rest, piece),
         }
     }
-    let digits = rest.strip_prefix('.').map_or(0, |tail| {
-        tail.bytes().take_while(u8::is_ascii_digit).count()
-    });
+    let digits = rest
+        .strip_prefix('.')
+        .map_or(0, |tail| tail.bytes().take_while(u8::is_ascii_digit).count());
     if micro && digits != 6 {
         return fail(rest, ".000000");
     }
@@ -308,11 +278,7 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
         rest = &rest[1 + digits..];
     }
     let zone = ["+00:00", "-00:00"].iter().any(|shape| after(rest, shape) == Some(""));
-    if rest == "Z" || zone {
-        Ok(())
-    } else {
-        fail(rest, "Z07:00")
-    }
+    if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
 /// What follows a piece of the layout: its digits stand for any digit.
@@ -379,10 +345,7 @@ mod tests {
         let given = json!({"spec": {"nothing": 1, "ports": [{"port": 80, "prot": "TCP"}]}, "x": 1});
         let decoded = decode(&SERVICE, &given).expect("fits");
         assert_eq!(decoded.unknown, ["x", "spec.nothing", "spec.ports[0].prot"]);
-        assert_eq!(
-            decoded.value["spec"],
-            json!({"ports": [{"port": 80, "targetPort": 0}]})
-        );
+        assert_eq!(decoded.value["spec"], json!({"ports": [{"port": 80, "targetPort": 0}]}));
     }
 
     #[test]

@@ -48,19 +48,13 @@ static OBJECT_REFERENCE: Object = Object {
 static EVENT_SOURCE: Object = Object {
     name: "EventSource",
     package: CORE,
-    fields: &[
-        optional("component", Type::String),
-        optional("host", Type::String),
-    ],
+    fields: &[optional("component", Type::String), optional("host", Type::String)],
 };
 
 static EVENT_SERIES: Object = Object {
     name: "EventSeries",
     package: CORE,
-    fields: &[
-        optional("count", Type::Int32),
-        always("lastObservedTime", Type::MicroTime),
-    ],
+    fields: &[optional("count", Type::Int32), always("lastObservedTime", Type::MicroTime)],
 };
 
 pub static LEASE: Object = Object {
@@ -155,17 +149,9 @@ const WORKLOAD: &[Field] = &[
     optional("status", Type::Opaque),
 ];
 
-pub static DEPLOYMENT: Object = Object {
-    name: "Deployment",
-    package: APPS,
-    fields: WORKLOAD,
-};
+pub static DEPLOYMENT: Object = Object { name: "Deployment", package: APPS, fields: WORKLOAD };
 
-pub static DAEMON_SET: Object = Object {
-    name: "DaemonSet",
-    package: APPS,
-    fields: WORKLOAD,
-};
+pub static DAEMON_SET: Object = Object { name: "DaemonSet", package: APPS, fields: WORKLOAD };
 
 pub static SELF_SUBJECT_ACCESS_REVIEW: Object = Object {
     name: "SelfSubjectAccessReview",
@@ -184,10 +170,7 @@ static REVIEW_SPEC: Object = Object {
     package: AUTHORIZATION,
     fields: &[
         pointer("resourceAttributes", Type::Object(&RESOURCE_ATTRIBUTES)),
-        pointer(
-            "nonResourceAttributes",
-            Type::Object(&NON_RESOURCE_ATTRIBUTES),
-        ),
+        pointer("nonResourceAttributes", Type::Object(&NON_RESOURCE_ATTRIBUTES)),
     ],
 };
 
@@ -210,19 +193,13 @@ static RESOURCE_ATTRIBUTES: Object = Object {
 static SELECTOR_ATTRIBUTES: Object = Object {
     name: "FieldSelectorAttributes",
     package: AUTHORIZATION,
-    fields: &[
-        optional("rawSelector", Type::String),
-        optional("requirements", REQUIREMENTS),
-    ],
+    fields: &[optional("rawSelector", Type::String), optional("requirements", REQUIREMENTS)],
 };
 
 static NON_RESOURCE_ATTRIBUTES: Object = Object {
     name: "NonResourceAttributes",
     package: AUTHORIZATION,
-    fields: &[
-        optional("path", Type::String),
-        optional("verb", Type::String),
-    ],
+    fields: &[optional("path", Type::String), optional("verb", Type::String)],
 };
 
 static REVIEW_STATUS: Object = Object {

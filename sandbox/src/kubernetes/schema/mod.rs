@@ -88,36 +88,20 @@ impl Object {
 
     /// `v1.NodeSpec`, as Go prints the type.
     fn go(&self) -> String {
-        format!(
-            "{}.{}",
-            self.package.rsplit('.').next().unwrap_or_default(),
-            self.name
-        )
+        format!("{}.{}", self.package.rsplit('.').next().unwrap_or_default(), self.name)
     }
 }
 
 const fn optional(name: &'static str, kind: Type) -> Field {
-    Field {
-        name,
-        kind,
-        presence: Presence::NonZero,
-    }
+    Field { name, kind, presence: Presence::NonZero }
 }
 
 const fn pointer(name: &'static str, kind: Type) -> Field {
-    Field {
-        name,
-        kind,
-        presence: Presence::Given,
-    }
+    Field { name, kind, presence: Presence::Given }
 }
 
 const fn always(name: &'static str, kind: Type) -> Field {
-    Field {
-        name,
-        kind,
-        presence: Presence::Always,
-    }
+    Field { name, kind, presence: Presence::Always }
 }
 
 const STRINGS_LIST: Type = Type::List(&Type::String, Merge::Atomic);

@@ -48,27 +48,15 @@ static STATUS: Object = Object {
         optional("capacity", Type::Quantities),
         optional("allocatable", Type::Quantities),
         optional("phase", Type::String),
-        optional(
-            "conditions",
-            Type::List(&Type::Object(&CONDITION), Merge::ByKey("type")),
-        ),
+        optional("conditions", Type::List(&Type::Object(&CONDITION), Merge::ByKey("type"))),
         // By type, which is not unique: the well-known trap of this field.
-        optional(
-            "addresses",
-            Type::List(&Type::Object(&ADDRESS), Merge::ByKey("type")),
-        ),
+        optional("addresses", Type::List(&Type::Object(&ADDRESS), Merge::ByKey("type"))),
         always("daemonEndpoints", Type::Object(&DAEMON_ENDPOINTS)),
         always("nodeInfo", Type::Object(&SYSTEM_INFO)),
         optional("images", Type::List(&Type::Object(&IMAGE), Merge::Atomic)),
         optional("volumesInUse", STRINGS_LIST),
-        optional(
-            "volumesAttached",
-            Type::List(&Type::Object(&ATTACHED_VOLUME), Merge::Atomic),
-        ),
-        optional(
-            "runtimeHandlers",
-            Type::List(&Type::Object(&RUNTIME_HANDLER), Merge::Atomic),
-        ),
+        optional("volumesAttached", Type::List(&Type::Object(&ATTACHED_VOLUME), Merge::Atomic)),
+        optional("runtimeHandlers", Type::List(&Type::Object(&RUNTIME_HANDLER), Merge::Atomic)),
         pointer("features", Type::Object(&FEATURES)),
         optional("declaredFeatures", STRINGS_LIST),
     ],
@@ -90,10 +78,7 @@ static CONDITION: Object = Object {
 static ADDRESS: Object = Object {
     name: "NodeAddress",
     package: CORE,
-    fields: &[
-        always("type", Type::String),
-        always("address", Type::String),
-    ],
+    fields: &[always("type", Type::String), always("address", Type::String)],
 };
 
 static DAEMON_ENDPOINTS: Object = Object {
@@ -102,11 +87,8 @@ static DAEMON_ENDPOINTS: Object = Object {
     fields: &[always("kubeletEndpoint", Type::Object(&DAEMON_ENDPOINT))],
 };
 
-static DAEMON_ENDPOINT: Object = Object {
-    name: "DaemonEndpoint",
-    package: CORE,
-    fields: &[always("Port", Type::Int32)],
-};
+static DAEMON_ENDPOINT: Object =
+    Object { name: "DaemonEndpoint", package: CORE, fields: &[always("Port", Type::Int32)] };
 
 static SYSTEM_INFO: Object = Object {
     name: "NodeSystemInfo",
@@ -126,28 +108,19 @@ static SYSTEM_INFO: Object = Object {
     ],
 };
 
-static SWAP: Object = Object {
-    name: "NodeSwapStatus",
-    package: CORE,
-    fields: &[pointer("capacity", Type::Int64)],
-};
+static SWAP: Object =
+    Object { name: "NodeSwapStatus", package: CORE, fields: &[pointer("capacity", Type::Int64)] };
 
 static IMAGE: Object = Object {
     name: "ContainerImage",
     package: CORE,
-    fields: &[
-        optional("names", STRINGS_LIST),
-        optional("sizeBytes", Type::Int64),
-    ],
+    fields: &[optional("names", STRINGS_LIST), optional("sizeBytes", Type::Int64)],
 };
 
 static ATTACHED_VOLUME: Object = Object {
     name: "AttachedVolume",
     package: CORE,
-    fields: &[
-        always("name", Type::String),
-        always("devicePath", Type::String),
-    ],
+    fields: &[always("name", Type::String), always("devicePath", Type::String)],
 };
 
 static RUNTIME_HANDLER: Object = Object {

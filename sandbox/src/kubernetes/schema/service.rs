@@ -21,10 +21,7 @@ static SPEC: Object = Object {
     name: "ServiceSpec",
     package: CORE,
     fields: &[
-        optional(
-            "ports",
-            Type::List(&Type::Object(&PORT), Merge::ByKey("port")),
-        ),
+        optional("ports", Type::List(&Type::Object(&PORT), Merge::ByKey("port"))),
         optional("selector", Type::Strings),
         optional("clusterIP", Type::String),
         optional("clusterIPs", STRINGS_LIST),
@@ -37,10 +34,7 @@ static SPEC: Object = Object {
         optional("externalTrafficPolicy", Type::String),
         optional("healthCheckNodePort", Type::Int32),
         optional("publishNotReadyAddresses", Type::Bool),
-        pointer(
-            "sessionAffinityConfig",
-            Type::Object(&SESSION_AFFINITY_CONFIG),
-        ),
+        pointer("sessionAffinityConfig", Type::Object(&SESSION_AFFINITY_CONFIG)),
         optional("ipFamilies", STRINGS_LIST),
         pointer("ipFamilyPolicy", Type::String),
         pointer("allocateLoadBalancerNodePorts", Type::Bool),
@@ -80,20 +74,14 @@ static STATUS: Object = Object {
     package: CORE,
     fields: &[
         always("loadBalancer", Type::Object(&LOAD_BALANCER)),
-        optional(
-            "conditions",
-            Type::List(&Type::Object(&CONDITION), Merge::ByKey("type")),
-        ),
+        optional("conditions", Type::List(&Type::Object(&CONDITION), Merge::ByKey("type"))),
     ],
 };
 
 static LOAD_BALANCER: Object = Object {
     name: "LoadBalancerStatus",
     package: CORE,
-    fields: &[optional(
-        "ingress",
-        Type::List(&Type::Object(&INGRESS), Merge::Atomic),
-    )],
+    fields: &[optional("ingress", Type::List(&Type::Object(&INGRESS), Merge::Atomic))],
 };
 
 static INGRESS: Object = Object {
@@ -103,10 +91,7 @@ static INGRESS: Object = Object {
         optional("ip", Type::String),
         optional("hostname", Type::String),
         pointer("ipMode", Type::String),
-        optional(
-            "ports",
-            Type::List(&Type::Object(&PORT_STATUS), Merge::Atomic),
-        ),
+        optional("ports", Type::List(&Type::Object(&PORT_STATUS), Merge::Atomic)),
     ],
 };
 

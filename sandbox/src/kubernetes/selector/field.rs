@@ -48,11 +48,7 @@ impl Term {
             rest if rest.starts_with('=') => (true, &rest[1..]),
             _ => return None,
         };
-        Some(Term {
-            field: field.into(),
-            equal,
-            value: unescape(value)?,
-        })
+        Some(Term { field: field.into(), equal, value: unescape(value)? })
     }
 }
 
@@ -99,11 +95,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
 /// A field as selectors compare it: absent is empty, numbers and booleans are their text.
 fn shown(object: &Value, field: &str) -> String {
     // Of an Event's source the component counts.
-    let path = if field == "source" {
-        "source.component"
-    } else {
-        field
-    };
+    let path = if field == "source" { "source.component" } else { field };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {
         Value::String(text) => text.clone(),
@@ -131,11 +123,7 @@ mod tests {
             ("services", r"metadata.name=a\,b", true),
             ("nodes", "spec.unschedulable=true", true),
             ("nodes", "", true),
-            (
-                "events",
-                "source=c,involvedObject.namespace=,involvedObject.kind=Node",
-                true,
-            ),
+            ("events", "source=c,involvedObject.namespace=,involvedObject.kind=Node", true),
         ];
         for (plural, selector, expected) in cases {
             let resource = resource::named(plural).expect("served");
@@ -147,11 +135,7 @@ mod tests {
     #[test]
     fn a_bad_selector_is_named() {
         let cases = [
-            (
-                "nodes",
-                "spec.nothing=x",
-                "field label not supported: spec.nothing",
-            ),
+            ("nodes", "spec.nothing=x", "field label not supported: spec.nothing"),
             (
                 "nodes",
                 "metadata.name",
@@ -165,10 +149,7 @@ mod tests {
         ];
         for (plural, selector, expected) in cases {
             let resource = resource::named(plural).expect("served");
-            assert_eq!(
-                FieldSelector::parse(selector, resource).expect_err(selector),
-                expected
-            );
+            assert_eq!(FieldSelector::parse(selector, resource).expect_err(selector), expected);
         }
     }
 }

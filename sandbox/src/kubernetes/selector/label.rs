@@ -29,10 +29,7 @@ enum Operator {
 impl LabelSelector {
     /// Reads a selector; the error is the message of a 400.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
-        let mut parser = Parser {
-            tokens: tokens(text),
-            next: 0,
-        };
+        let mut parser = Parser { tokens: tokens(text), next: 0 };
         let mut requirements = parser.requirements()?;
         requirements.sort_by(|left, right| left.key.cmp(&right.key));
         Ok(LabelSelector { requirements })
@@ -124,10 +121,7 @@ impl Parser {
                 "" => return Ok(requirements),
                 "," if self.peek() == "!" || is_identifier(self.peek()) => {}
                 "," => {
-                    return Err(format!(
-                        "found '{}', expected: identifier after ','",
-                        self.peek()
-                    ));
+                    return Err(format!("found '{}', expected: identifier after ','", self.peek()));
                 }
                 other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
             }
@@ -147,18 +141,10 @@ impl Parser {
             return Err(format!("key: Invalid value: {key:?}: {why}"));
         }
         if absent {
-            return Ok(Requirement {
-                key,
-                operator: Operator::DoesNotExist,
-                values: Vec::new(),
-            });
+            return Ok(Requirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
         }
         if matches!(self.peek(), "" | ",") {
-            return Ok(Requirement {
-                key,
-                operator: Operator::Exists,
-                values: Vec::new(),
-            });
+            return Ok(Requirement { key, operator: Operator::Exists, values: Vec::new() });
         }
         let operator = self.operator()?;
         let values = match operator {
@@ -166,11 +152,7 @@ impl Parser {
             (_, false) => vec![self.exact_value()],
         };
         check_values(&key, operator.0, &values)?;
-        Ok(Requirement {
-            key,
-            operator: operator.0,
-            values,
-        })
+        Ok(Requirement { key, operator: operator.0, values })
     }
 
     /// The operator, and whether a set in brackets follows.
@@ -182,19 +164,13 @@ impl Parser {
             "!=" => Ok((Operator::NotIn, false)),
             ">" => Ok((Operator::GreaterThan, false)),
             "<" => Ok((Operator::LessThan, false)),
-            other => Err(format!(
-                "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
-            )),
+            other => Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         }
     }
 
     /// May be empty: `a=` selects the empty value.
     fn exact_value(&mut self) -> String {
-        if is_identifier(self.peek()) {
-            self.take()
-        } else {
-            String::new()
-        }
+        if is_identifier(self.peek()) { self.take() } else { String::new() }
     }
 
     fn set(&mut self) -> Result<Vec<String>, String> {
@@ -233,9 +209,7 @@ fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), 
             ));
         }
         if let Some(why) = names::label_value(value).first() {
-            return Err(format!(
-                "values[{index}][{key}]: Invalid value: {value:?}: {why}"
-            ));
+            return Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"));
         }
     }
     Ok(())
@@ -276,22 +250,13 @@ mod tests {
     #[test]
     fn a_bad_selector_is_named() {
         let cases = [
-            (
-                "===",
-                "found '==', expected: !, identifier, or 'end of string'",
-            ),
+            ("===", "found '==', expected: !, identifier, or 'end of string'"),
             ("a=b,", "found '', expected: identifier after ','"),
             ("a=b c", "found 'c', expected: ',' or 'end of string'"),
-            (
-                "a in b",
-                "unable to parse requirement: found 'b' expected: '('",
-            ),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
         ];
         for (selector, expected) in cases {
-            assert_eq!(
-                LabelSelector::parse(selector).expect_err(selector),
-                expected
-            );
+            assert_eq!(LabelSelector::parse(selector).expect_err(selector), expected);
         }
     }
 }

@@ -23,10 +23,8 @@ pub(super) enum Answer {
 }
 
 pub(super) const BUSY: Answer = Answer::Error(|| ErrorKind::Busy);
-pub(super) const PUT_OFF: Answer = Answer::Error(|| ErrorKind::RateLimited {
-    retry_in: Duration::from_millis(1),
-    put_off: true,
-});
+pub(super) const PUT_OFF: Answer =
+    Answer::Error(|| ErrorKind::RateLimited { retry_in: Duration::from_millis(1), put_off: true });
 pub(super) const NO: Answer = Answer::Error(|| ErrorKind::Other);
 pub(super) const AWAY: Answer = Answer::Error(|| ErrorKind::Unavailable);
 
@@ -69,10 +67,7 @@ pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
 
 /// One that takes the last target away.
 pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
-    Step {
-        needs_another: true,
-        ..step(name, answers)
-    }
+    Step { needs_another: true, ..step(name, answers) }
 }
 
 pub(super) fn step_of(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Step {

@@ -95,9 +95,7 @@ impl<'a> AnnotationParser<'a> {
         let parsed = if length <= longest {
             parse(value)
         } else {
-            Err(format!(
-                "it has {length} bytes, and {longest} at most are read"
-            ))
+            Err(format!("it has {length} bytes, and {longest} at most are read"))
         };
         match parsed {
             Ok(value) => Some(Sourced::new(value, Source::Annotation(key.into_owned()))),
@@ -187,11 +185,7 @@ impl<'a> AnnotationParser<'a> {
 
     /// About the whole load balancer. Where others share it, their ports do not wait for its end.
     pub(crate) fn whole_problem(&mut self, problem: String) {
-        if self.is_shared {
-            self.whole_problems.push(problem)
-        } else {
-            self.problem(problem)
-        }
+        if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
     /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
@@ -199,10 +193,7 @@ impl<'a> AnnotationParser<'a> {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
         } else {
-            self.finding(Finding {
-                reason: Reason::SyncLoadBalancerFailed,
-                ..why
-            })
+            self.finding(Finding { reason: Reason::SyncLoadBalancerFailed, ..why })
         }
     }
 
@@ -293,11 +284,7 @@ impl<'a> AnnotationParser<'a> {
             return;
         }
         let place = (annotation.name, port.flatten());
-        let set = self.set.entry(place).or_insert(Set {
-            key: key.into(),
-            value,
-            is_bad: false,
-        });
+        let set = self.set.entry(place).or_insert(Set { key: key.into(), value, is_bad: false });
         if set.value != value {
             let other = set.key.clone();
             self.problem(format!(

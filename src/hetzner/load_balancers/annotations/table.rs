@@ -57,14 +57,7 @@ const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 const LONG: usize = 16 << 10;
 
 const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation {
-    Annotation {
-        name,
-        form,
-        variable: None,
-        scope,
-        longest: 1024,
-        meaning: "",
-    }
+    Annotation { name, form, variable: None, scope, longest: 1024, meaning: "" }
 }
 
 macro_rules! table {

@@ -40,10 +40,7 @@ pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
 }
 
 pub(crate) fn health_check(text: &str) -> Result<HealthCheck, String> {
-    word(
-        text,
-        &[HealthCheck::KubeProxy].map(|word| (word.name(), word)),
-    )
+    word(text, &[HealthCheck::KubeProxy].map(|word| (word.name(), word)))
 }
 
 /// Does an `https` port show the Service's own certificate?
@@ -76,9 +73,7 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
         let count = items.len();
-        return Err(format!(
-            "it has {count} items, and {ITEMS_AT_MOST} at most are taken"
-        ));
+        return Err(format!("it has {count} items, and {ITEMS_AT_MOST} at most are taken"));
     }
     match items.iter().find(|item| !fits(item)) {
         Some(item) => Err(format!("{} is no {form}", quoted(item))),
@@ -115,11 +110,7 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
         let name = domain.strip_prefix("*.").unwrap_or(domain);
         name.contains('.') && name.split('.').all(is_part)
     };
-    list(
-        text,
-        is_domain,
-        "domain; use e.g. example.com,*.example.com",
-    )
+    list(text, is_domain, "domain; use e.g. example.com,*.example.com")
 }
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.

@@ -45,11 +45,7 @@ pub(crate) struct PortCertificates {
 
 impl PortCertificates {
     pub(crate) fn new(ids: Sourced<Vec<u64>>, waits: bool) -> PortCertificates {
-        PortCertificates {
-            ids,
-            waits,
-            refused: None,
-        }
+        PortCertificates { ids, waits, refused: None }
     }
 }
 

@@ -28,10 +28,9 @@ pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<()
     match &context.project.defaults.permitted.certificate_selector {
         None => Ok(()),
         Some(selector) if selector.value.matches(value_of) => Ok(()),
-        Some(selector) => Err(format!(
-            "it is none of those that Services may use ({})",
-            selector.source
-        )),
+        Some(selector) => {
+            Err(format!("it is none of those that Services may use ({})", selector.source))
+        }
     }
 }
 

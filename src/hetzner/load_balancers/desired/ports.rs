@@ -41,11 +41,7 @@ fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
         F::CheckRetries => (&a::HEALTH_CHECK_RETRIES, v::count, json!(3)),
         F::CheckDomain => (&a::HEALTH_CHECK_HTTP_DOMAIN, v::domain, json!("")),
         F::CheckPath => (&a::HEALTH_CHECK_HTTP_PATH, v::path, json!("/")),
-        F::CheckStatusCodes => (
-            &a::HTTP_STATUS_CODES,
-            v::status_codes,
-            json!(["2??", "3??"]),
-        ),
+        F::CheckStatusCodes => (&a::HTTP_STATUS_CODES, v::status_codes, json!(["2??", "3??"])),
         _ => return None,
     })
 }
@@ -66,11 +62,8 @@ fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
 }
 
 /// What says where a check is sent; with none of them `externalTrafficPolicy: Local` does.
-const PLACE: [&Annotation; 3] = [
-    &a::HEALTH_CHECK_PROTOCOL,
-    &a::HEALTH_CHECK_PORT,
-    &a::HEALTH_CHECK_HTTP_PATH,
-];
+const PLACE: [&Annotation; 3] =
+    [&a::HEALTH_CHECK_PROTOCOL, &a::HEALTH_CHECK_PORT, &a::HEALTH_CHECK_HTTP_PATH];
 
 const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
 
@@ -209,11 +202,7 @@ pub(crate) fn leave_out_taken<'a>(
     if group.is_own() {
         return None;
     }
-    let by = if group.is_external() {
-        a::EXTERNAL.key()
-    } else {
-        a::SHARE.key()
-    };
+    let by = if group.is_external() { a::EXTERNAL.key() } else { a::SHARE.key() };
     let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
     let other = others.find(|one| {
@@ -285,11 +274,7 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
         }
         let (what, by, words) = match part {
             Part::Https => ("protocol https", &a::PROTOCOL, "https"),
-            Part::HttpCheck => (
-                "health check protocol http",
-                &a::HEALTH_CHECK_PROTOCOL,
-                "http",
-            ),
+            Part::HttpCheck => ("health check protocol http", &a::HEALTH_CHECK_PROTOCOL, "http"),
             _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
         };
         if [annotation, by, &a::PROTOCOL].iter().any(|one| parser.is_bad(one)) {

@@ -159,13 +159,7 @@ fn upload_one(
     let labels = of_upload(namespace, secret, cluster);
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
     let upload = Description::new(Verb::Upload, noun, format!(" {from}"));
-    let change = Change::new(
-        context.project,
-        Action::CreateCertificate,
-        None,
-        body,
-        upload,
-    );
+    let change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
     all.changes.push(change.with_pair(Arc::clone(pair)));
     all.claims.push(Claim::Certificate(name));
     Ok(None)

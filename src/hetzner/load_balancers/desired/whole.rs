@@ -209,11 +209,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     Whole {
         name: parser.read(&a::NAME, None, v::any),
         kind: kind.or_else(|| defaults.kind.clone()).filter(|_| is_decided),
-        place: if is_decided {
-            place(parser, context)
-        } else {
-            Place::default()
-        },
+        place: if is_decided { place(parser, context) } else { Place::default() },
         algorithm: set.or_else(|| algorithm().filter(|_| is_decided)),
         public: disabled
             .filter(|_| is_decided)
@@ -293,11 +289,7 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
     let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
         let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
         let by_field = ip.filter(is_it).map(|_| by_field());
-        AskedIp {
-            annotation,
-            kind,
-            asked: parser.read(annotation, None, parse).or(by_field),
-        }
+        AskedIp { annotation, kind, asked: parser.read(annotation, None, parse).or(by_field) }
     };
     AskedIps {
         families: [
@@ -446,10 +438,7 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
-                let why = format!(
-                    "node {} is no target: another cloud's provider ID",
-                    node.name
-                );
+                let why = format!("node {} is no target: another cloud's provider ID", node.name);
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) => {
@@ -486,11 +475,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         Some(IpAddr::V4(ip)) => Some(ip),
         _ => None,
     });
-    Machine::Dedicated {
-        number,
-        public: node.dedicated_ipv4,
-        private: internal.find(is_reached),
-    }
+    Machine::Dedicated { number, public: node.dedicated_ipv4, private: internal.find(is_reached) }
 }
 
 /// Fields of the Service that people rely on, and that have no effect here.

@@ -120,10 +120,7 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
 /// Where only some may be claimed: that, and which setting says so.
 fn limited(context: &Context, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
-        Some(selector) => format!(
-            "{conjunction} that Services may claim ({})",
-            selector.source
-        ),
+        Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
         None => String::new(),
     }
 }
@@ -153,11 +150,7 @@ impl AskedIp {
         one: &PrimaryIp,
     ) {
         let mut refuse = |why: &str| {
-            parser.problem(format!(
-                "{}: Primary IP {} {why}",
-                asked.source,
-                one.shown()
-            ));
+            parser.problem(format!("{}: Primary IP {} {why}", asked.source, one.shown()));
         };
         if one.kind != self.kind {
             let other = whole.primary_ips.families.iter().find(|family| family.kind == one.kind);
@@ -172,9 +165,7 @@ impl AskedIp {
             let holder = context.balancers.with_id(id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), |one| one.shown());
-            refuse(&format!(
-                "is assigned to {kind} {holder}: free it there, or choose another"
-            ));
+            refuse(&format!("is assigned to {kind} {holder}: free it there, or choose another"));
         }
         if one.auto_delete {
             refuse(&format!(
@@ -238,10 +229,7 @@ impl AskedIp {
 
 /// The command after which the Primary IP outlives the load balancer.
 fn keep(address: &PrimaryIp) -> String {
-    shell_command(
-        "hcloud primary-ip update --auto-delete=false",
-        &[&address.id],
-    )
+    shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
 /// It decides where the load balancer is created, unless a location is set.

@@ -42,11 +42,7 @@ pub(crate) fn by_proxy(
     let entry = |text: &String| {
         let is_ip = text.parse::<IpAddr>().is_ok();
         let [ip, hostname] = [is_ip, !is_ip].map(|is_it| is_it.then(|| text.clone()));
-        Ingress {
-            ip_mode: ip.as_ref().map(|_| PROXY.to_owned()),
-            ip,
-            hostname,
-        }
+        Ingress { ip_mode: ip.as_ref().map(|_| PROXY.to_owned()), ip, hostname }
     };
     let is_served = owned.any(|one| is_served_by(service, one));
     is_served.then(|| service.addresses.iter().map(entry).collect())
@@ -56,11 +52,7 @@ pub(crate) fn by_proxy(
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
-        let entry = Ingress {
-            ip: None,
-            hostname: Some(hostname.clone()),
-            ip_mode: None,
-        };
+        let entry = Ingress { ip: None, hostname: Some(hostname.clone()), ip_mode: None };
         return vec![entry];
     }
     let by_proxy = desired.ports.iter().any(|port| {
@@ -146,18 +138,13 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
 fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let server = |id| TargetId::Server(id).shown(cluster);
     match target {
-        Target::Server {
-            server: of,
-            health_status,
-            ..
-        } => vec![(server(of.id), health_status)],
+        Target::Server { server: of, health_status, .. } => vec![(server(of.id), health_status)],
         Target::Ip { ip, health_status } => {
             vec![(TargetId::Address(ip.ip).shown(cluster), health_status)]
         }
-        Target::LabelSelector {
-            targets: Some(selected),
-            ..
-        } => selected.iter().map(|one| (server(one.server.id), &one.health_status[..])).collect(),
+        Target::LabelSelector { targets: Some(selected), .. } => {
+            selected.iter().map(|one| (server(one.server.id), &one.health_status[..])).collect()
+        }
         Target::LabelSelector { label_selector, .. } => {
             vec![(format!("servers with {}", label_selector.selector), &[])]
         }
@@ -174,8 +161,5 @@ fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provi
         is_of_kube_proxy: of_kube_proxy.contains(&status.listen_port),
         cause: None,
     });
-    provider::Target {
-        name,
-        health: health.collect(),
-    }
+    provider::Target { name, health: health.collect() }
 }

@@ -152,14 +152,12 @@ pub(crate) fn check(
     }
     let (value, exact) = (ip.map(|ip| ip.value), range.map(|range| range.value));
     let (source, asked) = match (range, ip) {
-        (Some(range), _) if !fits(None, exact) => (
-            &range.source,
-            format!("Network {network} has no subnet {}", range.value),
-        ),
-        (_, Some(ip)) if !fits(value, None) => (
-            &ip.source,
-            format!("{} is in no subnet of Network {network}", ip.value),
-        ),
+        (Some(range), _) if !fits(None, exact) => {
+            (&range.source, format!("Network {network} has no subnet {}", range.value))
+        }
+        (_, Some(ip)) if !fits(value, None) => {
+            (&ip.source, format!("{} is in no subnet of Network {network}", ip.value))
+        }
         _ => return,
     };
     // Which others there are is the project's business: tenants read this.

@@ -48,9 +48,9 @@ fn targets_of_nodes(
     let is_wanted = |ip: IpAddr| {
         desired.targets.nodes.iter().any(|(machine, _)| match machine {
             Machine::Server(_) => false,
-            Machine::Dedicated {
-                public, private, ..
-            } => [public, private].into_iter().flatten().any(|one| ip == *one),
+            Machine::Dedicated { public, private, .. } => {
+                [public, private].into_iter().flatten().any(|one| ip == *one)
+            }
         })
     };
     let group = &context.group;
@@ -94,9 +94,7 @@ impl Ways {
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
-            Machine::Dedicated {
-                public, private, ..
-            } => (public, private),
+            Machine::Dedicated { public, private, .. } => (public, private),
         };
         let id = |ip: Option<Ipv4Addr>| ip.map(|ip| TargetId::Address(ip.into()));
         let (public, private) = (id(public), id(private));
@@ -135,11 +133,7 @@ impl Ways {
 
     /// What is not known is tried.
     fn reaches(&self, reach: &Reach) -> bool {
-        let Reach::By {
-            has_public_ipv4,
-            networks,
-        } = reach
-        else {
+        let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
         };
         if self.by_private {
@@ -154,10 +148,7 @@ impl Ways {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
         let (what, step) = if self.by_private {
-            (
-                format!("address in Network{network}"),
-                "attach each to the Network".to_owned(),
-            )
+            (format!("address in Network{network}"), "attach each to the Network".to_owned())
         } else {
             (
                 "public IPv4 address".to_owned(),
@@ -375,11 +366,7 @@ impl Diff<'_, '_> {
                 format!(
                     "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
                      {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
-                    if is_target {
-                        "it stays the target that it is"
-                    } else {
-                        "it is no target"
-                    },
+                    if is_target { "it stays the target that it is" } else { "it is no target" },
                     a::USE_PRIVATE_IP.key()
                 ),
             ),
@@ -481,11 +468,7 @@ impl Diff<'_, '_> {
 
 /// For people: how a server is reached.
 fn by(private: bool) -> &'static str {
-    if private {
-        "by private IP"
-    } else {
-        "by public IP"
-    }
+    if private { "by private IP" } else { "by public IP" }
 }
 
 /// What is known of the cloud servers of these nodes.

@@ -99,11 +99,7 @@ impl Diff<'_, '_> {
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
         let resized = self.resized(whole);
-        let (early, late) = if grows {
-            (resized, None)
-        } else {
-            (None, resized)
-        };
+        let (early, late) = if grows { (resized, None) } else { (None, resized) };
         self.found.changes.extend(early);
         self.check_place(&whole.place);
         self.algorithm(whole);
@@ -144,12 +140,7 @@ impl Diff<'_, '_> {
             None if self.balancer.is_none() => return None,
             None => (None, UNSET),
         };
-        let field = Field {
-            field: name.to_owned(),
-            have,
-            want,
-            source,
-        };
+        let field = Field { field: name.to_owned(), have, want, source };
         let value = || Description::value(name, field.have.as_deref(), field.want.as_deref());
         let change = field.differs().then(value);
         self.found.fields.push(field);
@@ -444,11 +435,7 @@ impl Diff<'_, '_> {
                 let field = format!("port {number}");
                 self.compare(&field, Some("present".to_owned()), Some(absent));
                 let body = json!({ "listen_port": number });
-                self.change(
-                    Action::DeleteService,
-                    body,
-                    Description::new(Verb::Remove, field, ""),
-                );
+                self.change(Action::DeleteService, body, Description::new(Verb::Remove, field, ""));
             }
         }
     }

@@ -180,10 +180,9 @@ impl TargetId {
     /// `use_private_ip`: of a server that is added.
     pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
-            TargetId::Server(id) => TargetInRequest::Server {
-                server: Reference { id },
-                use_private_ip,
-            },
+            TargetId::Server(id) => {
+                TargetInRequest::Server { server: Reference { id }, use_private_ip }
+            }
             TargetId::Address(ip) => TargetInRequest::Ip { ip: IpRef { ip } },
         }
     }
@@ -290,11 +289,7 @@ pub(crate) fn covers(range: &str, address: &str) -> bool {
 impl BalancerType {
     /// Types in the order of what they hold.
     pub fn size(&self) -> (usize, usize, usize) {
-        (
-            self.max_targets,
-            self.max_services,
-            self.max_assigned_certificates,
-        )
+        (self.max_targets, self.max_services, self.max_assigned_certificates)
     }
 }
 
@@ -355,11 +350,9 @@ impl LoadBalancer {
     /// The same with addresses.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
-            Target::Server {
-                server,
-                use_private_ip,
-                ..
-            } => Some((TargetId::Server(server.id), *use_private_ip)),
+            Target::Server { server, use_private_ip, .. } => {
+                Some((TargetId::Server(server.id), *use_private_ip))
+            }
             Target::Ip { ip, .. } => {
                 let id = TargetId::Address(ip.ip);
                 Some((id, id.is_private_address()))

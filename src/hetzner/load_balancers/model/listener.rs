@@ -152,10 +152,7 @@ impl PortField {
 
 impl Listener {
     pub fn new(listen_port: u16) -> Listener {
-        Listener {
-            listen_port,
-            fields: BTreeMap::new(),
-        }
+        Listener { listen_port, fields: BTreeMap::new() }
     }
 
     pub fn get(&self, field: PortField) -> Option<&Value> {

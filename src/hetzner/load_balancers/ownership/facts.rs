@@ -182,15 +182,10 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
             let why = || format!("its target {ip} is no address of a node of this cluster");
             (!cluster.addresses.contains(&ip)).then(why)
         }
-        Target::LabelSelector {
-            label_selector,
-            targets,
-        } => {
+        Target::LabelSelector { label_selector, targets } => {
             let selector = &label_selector.selector;
             match targets.as_deref() {
-                None => Some(format!(
-                    "which servers its target {selector:?} selects is not known"
-                )),
+                None => Some(format!("which servers its target {selector:?} selects is not known")),
                 Some([]) => Some(format!("its target {selector:?} selects no server")),
                 Some(servers) => servers
                     .iter()

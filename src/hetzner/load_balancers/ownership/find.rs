@@ -62,11 +62,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(service: &'a Service, balancer: Labelled<'a>) -> Asked<'a> {
-        Asked {
-            service,
-            balancer,
-            named: None,
-        }
+        Asked { service, balancer, named: None }
     }
 
     fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Finding {
@@ -97,10 +93,7 @@ impl<'a> Asked<'a> {
         let why = format!(
             "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
         );
-        let remedy = format!(
-            "use it by annotation {}, or remove that label",
-            a::EXTERNAL.key()
-        );
+        let remedy = format!("use it by annotation {}, or remove that label", a::EXTERNAL.key());
         self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
@@ -112,10 +105,7 @@ impl<'a> Asked<'a> {
             service.full_name(),
             adopt_command(self.balancer, service)
         );
-        let why = format!(
-            "load balancer {} is not adopted: {why}",
-            self.balancer.shown()
-        );
+        let why = format!("load balancer {} is not adopted: {why}", self.balancer.shown());
         self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
@@ -378,11 +368,7 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     if !is_joint {
         to.adopt = Some(value);
     }
-    Assignment {
-        to,
-        description,
-        is_needed: is_released || !(is_said || is_joint),
-    }
+    Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
 }
 
 /// The one of those that carry this label for which `counts` is true; the error names several.

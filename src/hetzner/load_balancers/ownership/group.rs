@@ -103,9 +103,8 @@ pub(crate) fn group<'a>(
     stays_on: Option<Labelled<'a>>,
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
-    let share = parser.read(&a::SHARE, None, |value| {
-        Share::parse(value, &service.namespace).map(drop)
-    });
+    let share =
+        parser.read(&a::SHARE, None, |value| Share::parse(value, &service.namespace).map(drop));
     let share = share.and_then(|_| Share::parse(text(&a::SHARE)?, &service.namespace).ok());
     let mut group = Group {
         of: Use::Own,
@@ -247,9 +246,7 @@ fn external<'a>(
     let key = a::EXTERNAL.key();
     let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
-        return Err(format!(
-            "annotation {key}: the project has no load balancer {quoted}"
-        ));
+        return Err(format!("annotation {key}: the project has no load balancer {quoted}"));
     };
     let shown = found.shown();
     if let Some(label) = found.ownership.managed_by() {

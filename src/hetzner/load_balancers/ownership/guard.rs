@@ -29,10 +29,7 @@ pub(crate) struct Seen {
 impl Guard {
     /// The guard of a write that leaves the labels unchanged.
     pub(crate) fn of(seen: impl Into<Seen>) -> Guard {
-        Guard {
-            seen: seen.into(),
-            ..Guard::default()
-        }
+        Guard { seen: seen.into(), ..Guard::default() }
     }
 
     /// The write after which the labels say `to`. `balancer`: `None` for one that is created.
@@ -41,11 +38,7 @@ impl Guard {
         let from = balancer.map_or(&nothing, |one| one.ownership);
         let (set, remove) = from.change_to(to);
         let seen = balancer.map(|one| Seen::from(one.balancer));
-        Guard {
-            seen: seen.unwrap_or_default(),
-            set,
-            remove,
-        }
+        Guard { seen: seen.unwrap_or_default(), set, remove }
     }
 
     /// The write also sets these labels.
@@ -130,10 +123,7 @@ fn stands_for(target: &Target) -> Vec<String> {
     match target {
         Target::Server { server, .. } => vec![format!("server {}", server.id)],
         Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
-        Target::LabelSelector {
-            label_selector,
-            targets,
-        } => {
+        Target::LabelSelector { label_selector, targets } => {
             let selected = targets.iter().flatten().map(|one| format!("server {}", one.server.id));
             let own = format!("selector {}", label_selector.selector);
             selected.chain([own]).collect()

@@ -80,10 +80,10 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
 /// What is found is in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
-        self.all.iter().zip(&self.index.ownerships).map(|(balancer, ownership)| Labelled {
-            balancer,
-            ownership,
-        })
+        self.all
+            .iter()
+            .zip(&self.index.ownerships)
+            .map(|(balancer, ownership)| Labelled { balancer, ownership })
     }
 
     pub(crate) fn with_id(self, id: u64) -> Option<Labelled<'a>> {

@@ -183,9 +183,7 @@ pub(crate) fn adoption<'a>(
         return refused(format!("its label {ADOPT} names another Service, {other}"));
     }
     if let Some(uid) = ownership.other_cluster_named(cluster) {
-        return refused(format!(
-            "its label {CLUSTER_UID} names another cluster, {uid}"
-        ));
+        return refused(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
     }
     // Another tenant's DNS may still point to its address.
     if let (Some(other), true) = (
@@ -197,9 +195,7 @@ pub(crate) fn adoption<'a>(
     // On a load balancer that ccm created, this label came from a Service's annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
-        return refused(format!(
-            "its label {label} says that another program owns it"
-        ));
+        return refused(format!("its label {label} says that another program owns it"));
     }
     is_nobodys(balancer, service, cluster, by)
 }

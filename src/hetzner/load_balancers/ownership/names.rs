@@ -77,9 +77,7 @@ pub(crate) fn service_value(service: &Service) -> String {
 }
 
 pub(crate) fn label_value(text: &str) -> String {
-    fitted(text, |letter| {
-        letter.is_ascii_alphanumeric() || "-_.".contains(letter)
-    })
+    fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
 /// The text with other letters replaced by dashes, letters or digits at both ends, and where

@@ -34,10 +34,8 @@ impl<'a> Share<'a> {
         if fits(namespace) && fits(name) {
             Ok(Share { namespace, name })
         } else {
-            Err(
-                "write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
-                    .to_owned(),
-            )
+            Err("write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
+                .to_owned())
         }
     }
 

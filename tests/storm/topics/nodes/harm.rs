@@ -58,9 +58,7 @@ pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Op
     let is_ours = numbers.any(|number| number.parse::<u64>().is_ok());
     let exists = servers.iter().any(|(id, ..)| id == provider_id);
     match (request.method.as_str(), is_ours) {
-        ("DELETE", false) => Some(format!(
-            "provider ID {provider_id:?} names no server of ours"
-        )),
+        ("DELETE", false) => Some(format!("provider ID {provider_id:?} names no server of ours")),
         ("DELETE", true) if exists => Some(format!("server {provider_id} exists")),
         ("DELETE", true) => None,
         _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers)
@@ -88,9 +86,7 @@ fn wrong_labels(
         match is_person_s {
             Some(have) => Some(format!("label {key}={have} of a person becomes {value}")),
             None if of_server.is_empty() || of_server.contains(&value) => None,
-            None => Some(format!(
-                "label {key} becomes {value}, and the server's is {of_server:?}"
-            )),
+            None => Some(format!("label {key} becomes {value}, and the server's is {of_server:?}")),
         }
     })
 }

@@ -104,20 +104,11 @@ impl Nodes {
         let metal = metal.into_iter().filter(|_| has_metal);
         for (name, metal) in anchors.into_iter().chain(metal) {
             let place = random.below(members.len() as u64 + 1) as usize;
-            let member = Member {
-                name: name.into(),
-                kind: Kind::Silent,
-                metal,
-                labels: Labels::OfServer,
-            };
+            let member =
+                Member { name: name.into(), kind: Kind::Silent, metal, labels: Labels::OfServer };
             members.insert(place, member);
         }
-        Nodes {
-            members,
-            has_metal,
-            many_servers: random.percent(8),
-            had: Mutex::default(),
-        }
+        Nodes { members, has_metal, many_servers: random.percent(8), had: Mutex::default() }
     }
 }
 
@@ -412,10 +403,7 @@ impl Machine {
 
 impl Member {
     fn join(&self, sandbox: &Sandbox) {
-        let has_server = !matches!(
-            self.kind,
-            Kind::Stray | Kind::SilentStray | Kind::NotOurs(_)
-        );
+        let has_server = !matches!(self.kind, Kind::Stray | Kind::SilentStray | Kind::NotOurs(_));
         if self.metal && has_server {
             return self.join_metal(sandbox);
         }
@@ -493,11 +481,8 @@ fn replaced_before_a_write(sandbox: &Sandbox, name: String, is_deletion: bool) {
         true => ("DELETE", format!("/api/v1/nodes/{name}")),
         false => ("PATCH", format!("/api/v1/nodes/{name}/status")),
     };
-    let (cloud, cluster, project) = (
-        Arc::clone(sandbox.cloud()),
-        Arc::clone(sandbox.cluster()),
-        sandbox.project(),
-    );
+    let (cloud, cluster, project) =
+        (Arc::clone(sandbox.cloud()), Arc::clone(sandbox.cluster()), sandbox.project());
     let robot = Arc::clone(sandbox.robot());
     let done = Mutex::new(false);
     let renew = move |_: &Request| {
@@ -531,10 +516,7 @@ fn renew(cloud: &Cloud, cluster: &Cluster, project: u64, name: &str) {
 }
 
 fn create_server(cloud: &Cloud, project: u64, name: &str) -> u64 {
-    let spec = ServerSpec {
-        name: name.to_owned(),
-        ..ServerSpec::default()
-    };
+    let spec = ServerSpec { name: name.to_owned(), ..ServerSpec::default() };
     cloud.create_server(project, spec)
 }
 

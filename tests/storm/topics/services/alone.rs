@@ -39,19 +39,12 @@ impl Ccm {
 
     /// Load balancers that nothing changed are compared again after minutes alone.
     fn without_resyncs(story: &Rc<Story>) -> Ccm {
-        let start = Start {
-            resyncs: false,
-            ..Start::default()
-        };
+        let start = Start { resyncs: false, ..Start::default() };
         Ccm::with(story, start)
     }
 
     fn with(story: &Rc<Story>, start: Start) -> Ccm {
-        Ccm {
-            story: Rc::clone(story),
-            process: story.process(&start),
-            random: Random::new(1),
-        }
+        Ccm { story: Rc::clone(story), process: story.process(&start), random: Random::new(1) }
     }
 
     /// One round of all controllers.
@@ -204,9 +197,7 @@ fn hetzners_controller_takes_the_load_balancer_that_has_the_name_it_would_give()
     let sandbox = &story.sandbox;
     add(sandbox, "web", Template::plain());
     Event::GoBack.happen(sandbox);
-    let [made] = &balancers(sandbox)[..] else {
-        panic!("one is made")
-    };
+    let [made] = &balancers(sandbox)[..] else { panic!("one is made") };
     let uid = service(sandbox, "web")["metadata"]["uid"].clone();
     assert_eq!(made["labels"], json!({ SERVICE_UID: uid }));
     let id = made["id"].as_u64().unwrap();
@@ -253,10 +244,7 @@ fn load_balancers_without_a_service_are_counted_for_no_call() {
 #[test]
 fn what_a_request_in_flight_takes_no_other_service_takes() {
     // A load balancer that no Service owns, and a name that none has.
-    let cases = [
-        ("free", "PUT", "/v1/load_balancers/*"),
-        ("front", "POST", "/v1/load_balancers"),
-    ];
+    let cases = [("free", "PUT", "/v1/load_balancers/*"), ("front", "POST", "/v1/load_balancers")];
     for (name, method, path) in cases {
         let story = story();
         let sandbox = &story.sandbox;
@@ -302,10 +290,7 @@ fn a_load_balancer_is_released_when_what_a_dead_process_began_has_ended() {
     add(sandbox, "web", Template::named("free"));
     cloud.hold_load_balancer(id, true);
     // Finalizer, labels, port.
-    let start = Start {
-        writes: Some(3),
-        ..Start::default()
-    };
+    let start = Start { writes: Some(3), ..Start::default() };
     let mut mortal = Ccm::with(&story, start);
     mortal.round();
     assert!(cloud.has_running_actions());

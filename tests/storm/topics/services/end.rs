@@ -15,11 +15,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of no load balancer.
-const BAD: [(&str, &str); 3] = [
-    ("algorithm-type", "by-the-moon"),
-    ("type", "lb99"),
-    ("http-sticky-sessions", "maybe"),
-];
+const BAD: [(&str, &str); 3] =
+    [("algorithm-type", "by-the-moon"), ("type", "lb99"), ("http-sticky-sessions", "maybe")];
 
 /// Annotations of which one names the certificates that the ports of a Service show.
 const CERTIFICATES: [&str; 3] = ["certificate-type", "http-certificates", "http-tls-secret"];
@@ -237,11 +234,7 @@ impl Both {
 
     fn service_is_right(&self, sandbox: &Sandbox, service: &Value) -> Result<(), String> {
         let uid = &service["metadata"]["uid"];
-        let Both {
-            balancers,
-            certificates,
-            ..
-        } = self;
+        let Both { balancers, certificates, .. } = self;
         let with_uid = balancers.iter();
         let with_uid = with_uid.filter(|one| one["labels"][SERVICE_UID] == *uid);
         let (copies, own): (Vec<&Value>, Vec<&Value>) = with_uid.partition(|one| is_copy(one));
@@ -279,18 +272,10 @@ impl Both {
             equal("name", one["name"].clone(), json!(name))?;
         }
         if let Some(kind) = annotation(service, "type") {
-            equal(
-                "type",
-                one["load_balancer_type"]["name"].clone(),
-                json!(kind),
-            )?;
+            equal("type", one["load_balancer_type"]["name"].clone(), json!(kind))?;
         }
         let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
-        equal(
-            "algorithm",
-            one["algorithm"]["type"].clone(),
-            json!(algorithm),
-        )?;
+        equal("algorithm", one["algorithm"]["type"].clone(), json!(algorithm))?;
         if annotation(service, "labels").is_some() {
             equal("label", one["labels"]["tier"].clone(), json!("web"))?;
         }
@@ -306,10 +291,7 @@ impl Both {
                 None => matches!(&shown[..], [one] if one["labels"][SERVICE_UID] == *uid),
             };
             if !is_right {
-                return Err(format!(
-                    "certificates {ids:?} on port {}",
-                    port["listen_port"]
-                ));
+                return Err(format!("certificates {ids:?} on port {}", port["listen_port"]));
             }
         }
         let wanted = servers(service, &self.kubernetes.nodes, &self.servers);
@@ -359,11 +341,7 @@ pub fn ports(balancer: &Value) -> Value {
 }
 
 fn wanted_ports(service: &Value) -> Value {
-    let interval = if annotation(service, "health-check-interval").is_some() {
-        7
-    } else {
-        15
-    };
+    let interval = if annotation(service, "health-check-interval").is_some() { 7 } else { 15 };
     let spec = service["spec"]["ports"].as_array().unwrap().iter();
     let ports = spec.map(|port| {
         json!([

@@ -142,9 +142,7 @@ const NAMES: [&str; 10] = [
 ];
 
 /// Primary IPs that a Service may claim while they are free, and such as it may not claim.
-const PRIMARY_IPS: [&str; 7] = [
-    "kept", "kept", "kept", "another", "reserved", "brief", "used",
-];
+const PRIMARY_IPS: [&str; 7] = ["kept", "kept", "kept", "another", "reserved", "brief", "used"];
 
 impl Template {
     pub fn of(random: &mut Random, two_at_once: bool) -> Template {
@@ -169,29 +167,17 @@ impl Template {
         if random.percent(40) {
             annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
         }
-        Template {
-            ports: ports(random),
-            annotations,
-            has_class: random.percent(8),
-        }
+        Template { ports: ports(random), annotations, has_class: random.percent(8) }
     }
 
     /// One port, and a name for its load balancer.
     pub fn named(name: &'static str) -> Template {
-        Template {
-            ports: vec![80],
-            annotations: vec![("name", name)],
-            has_class: false,
-        }
+        Template { ports: vec![80], annotations: vec![("name", name)], has_class: false }
     }
 
     /// One port, and nothing else.
     pub fn plain() -> Template {
-        Template {
-            ports: vec![80],
-            annotations: Vec::new(),
-            has_class: false,
-        }
+        Template { ports: vec![80], annotations: Vec::new(), has_class: false }
     }
 
     pub fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
@@ -242,10 +228,7 @@ impl Event {
             6 => {
                 let (key, value) = match random.percent(60) {
                     true => *random.pick(&ANNOTATIONS),
-                    false => (
-                        *random.pick(&OTHER_ANNOTATIONS),
-                        *random.pick(&OTHER_VALUES),
-                    ),
+                    false => (*random.pick(&OTHER_ANNOTATIONS), *random.pick(&OTHER_VALUES)),
                 };
                 Event::Annotate(service, key, random.percent(60).then_some(value))
             }
@@ -261,9 +244,7 @@ impl Event {
             14 => Event::Exclude(node, random.percent(50)),
             15 => Event::Renew(random.below(100)),
             16 => Event::LoseServer(node, random.percent(50)),
-            17 | 18 => Event::Terraform {
-                keeps_uid: random.percent(70),
-            },
+            17 | 18 => Event::Terraform { keeps_uid: random.percent(70) },
             19 if random.percent(30) => Event::DeleteNamespace,
             20 | 21 => Event::Secret(random.pick::<&str>(&secrets::NAMES), Content::of(random)),
             22 => Event::GoBack,
@@ -271,10 +252,7 @@ impl Event {
             _ if two_at_once => Event::Terraform { keeps_uid: true },
             _ => {
                 let balancer = *random.pick(&["edge", "edge", "busy", "foreign", "free"]);
-                Event::AskFor(
-                    balancer,
-                    random.percent(75).then(|| others::service_of(random)),
-                )
+                Event::AskFor(balancer, random.percent(75).then(|| others::service_of(random)))
             }
         }
     }

@@ -241,10 +241,7 @@ impl Moment<'_> {
                 return Some(format!("two carry label {ADOPT}={asked}"));
             }
             if let Err(why) = kubernetes.adoptable(balancer, service) {
-                return Some(format!(
-                    "adopted for {}: {why}",
-                    service["metadata"]["name"]
-                ));
+                return Some(format!("adopted for {}: {why}", service["metadata"]["name"]));
             }
             self.seen.lock().unwrap().released.remove(&id);
             self.seen.lock().unwrap().adopted += 1;
@@ -392,10 +389,7 @@ impl Moment<'_> {
         let mut left = left.filter(|one| one["labels"][SERVICE_UID] == *uid);
         let left = left.find(|one| !is_copy(one));
         left.map(|one| {
-            format!(
-                "its finalizer is removed, and load balancer {} is there",
-                one["id"]
-            )
+            format!("its finalizer is removed, and load balancer {} is there", one["id"])
         })
     }
 

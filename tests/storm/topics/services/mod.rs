@@ -312,17 +312,11 @@ impl Topic for Services {
         // One that was there from the beginning may be adopted.
         let left = end::orphans(sandbox);
         if !memory.is_forced && !left.is_subset(&memory.orphans) {
-            return Err(format!(
-                "orphans before {:?}, after {left:?}",
-                memory.orphans
-            ));
+            return Err(format!("orphans before {:?}, after {left:?}", memory.orphans));
         }
         let others = end::others(sandbox);
         if others != memory.others {
-            return Err(format!(
-                "others before {:#?}\nafter {others:#?}",
-                memory.others
-            ));
+            return Err(format!("others before {:#?}\nafter {others:#?}", memory.others));
         }
         if secrets::others(sandbox) != memory.certificates {
             return Err("other people's certificates are not as they were".into());
@@ -360,10 +354,7 @@ impl Topic for Services {
                 () if !is_made => continue,
                 () if is("POST", "/v1/load_balancers") => {
                     let body = call.json().unwrap_or_default();
-                    add(
-                        "created with a Primary IP",
-                        u64::from(!body["public_net"].is_null()),
-                    );
+                    add("created with a Primary IP", u64::from(!body["public_net"].is_null()));
                     "load balancers created"
                 }
                 () if is("POST", "/v1/certificates") => "certificates ordered or uploaded",
@@ -380,10 +371,7 @@ impl Topic for Services {
         let seen = self.seen.lock().unwrap();
         add("adopted", seen.adopted);
         add("released", seen.released_count);
-        add(
-            "not stopped by a stuck one",
-            self.memory.lock().unwrap().independent,
-        );
+        add("not stopped by a stuck one", self.memory.lock().unwrap().independent);
         counts
     }
 }

@@ -66,24 +66,12 @@ enum Target {
 
 impl Other {
     pub fn all(random: &mut Random) -> Vec<Other> {
-        let of_nodes = [
-            Target::None,
-            Target::OurServer,
-            Target::OurServers,
-            Target::NoServers,
-        ];
-        let of_all = [
-            Target::None,
-            Target::OurServers,
-            Target::ForeignServer,
-            Target::ForeignServers,
-        ];
+        let of_nodes = [Target::None, Target::OurServer, Target::OurServers, Target::NoServers];
+        let of_all =
+            [Target::None, Target::OurServers, Target::ForeignServer, Target::ForeignServers];
         let foreign = [Target::ForeignServer, Target::ForeignServers];
-        let kinds: [(_, &[u64], &[Target]); 3] = [
-            ("edge", &[], &of_nodes),
-            ("busy", &[6443], &of_all),
-            ("foreign", &[], &foreign),
-        ];
+        let kinds: [(_, &[u64], &[Target]); 3] =
+            [("edge", &[], &of_nodes), ("busy", &[6443], &of_all), ("foreign", &[], &foreign)];
         let mut others: Vec<Other> = kinds
             .into_iter()
             .map(|(name, ports, targets)| Other {
@@ -147,11 +135,7 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     let foreign = cloud.create_server(project, foreign);
     let (key, value) = PRIMARY_IP_SELECTOR.split_once('=').unwrap();
     let address = |name: &str, may_be_claimed: bool, auto_delete: bool| {
-        let labels = if may_be_claimed {
-            json!({ key: value })
-        } else {
-            json!({})
-        };
+        let labels = if may_be_claimed { json!({ key: value }) } else { json!({}) };
         let spec = json!({ "name": name, "type": "ipv4", "location": "fsn1", "labels": labels,
                            "auto_delete": auto_delete });
         cloud.create_primary_ip(project, spec)

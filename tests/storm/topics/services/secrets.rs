@@ -217,19 +217,13 @@ pub fn harm_of_showing(body: &Value, certificates: &[Value]) -> Option<String> {
     let is_forbidden = |one: &&Value| forbidden.contains(&one["name"].as_str().unwrap());
     let mut shown = certificates.iter().filter(|one| ids.contains(&&one["id"]));
     let found = shown.find(is_forbidden)?;
-    Some(format!(
-        "shows certificate {}, which is another's",
-        found["name"]
-    ))
+    Some(format!("shows certificate {}, which is another's", found["name"]))
 }
 
 /// Of a deletion: no load balancer may show it.
 pub fn harm_of_deletion(certificate: &Value, cluster: &str, balancers: &[Value]) -> Option<String> {
     if !is_uploaded_by(certificate, cluster) {
-        return Some(format!(
-            "deletes certificate {}, which is not ours",
-            certificate["name"]
-        ));
+        return Some(format!("deletes certificate {}, which is not ours", certificate["name"]));
     }
     let id = &certificate["id"];
     let mut balancers = balancers.iter().filter(|one| !is_copy(one));
@@ -240,10 +234,5 @@ pub fn harm_of_deletion(certificate: &Value, cluster: &str, balancers: &[Value])
         shown.any(|shown| shown == id)
     };
     let user = balancers.find(|one| shows(one));
-    user.map(|user| {
-        format!(
-            "deletes a certificate that load balancer {} shows",
-            user["name"]
-        )
-    })
+    user.map(|user| format!("deletes a certificate that load balancer {} shows", user["name"]))
 }

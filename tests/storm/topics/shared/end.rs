@@ -72,9 +72,7 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
                 is_hostile(of) || served(balancer, of).contains(&port) || stays(of)
             });
             if !is_right && !is_theirs && !is_forgotten && !is_lost(owner(balancer, port)) {
-                return Err(format!(
-                    "load balancer {name} has port {port} of no living Service"
-                ));
+                return Err(format!("load balancer {name} has port {port} of no living Service"));
             }
         }
         for label in [GROUP, SERVICE_UID] {
@@ -101,13 +99,7 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     fn of(service: &'a Value, living: &'a [&'a Value], all: &'a [Value]) -> Asked<'a> {
         let (share, external) = asks(service);
-        let mut asked = Asked {
-            service,
-            living,
-            share,
-            external,
-            wanted: None,
-        };
+        let mut asked = Asked { service, living, share, external, wanted: None };
         asked.wanted = all.iter().find(|one| asked.is_for(one));
         asked
     }
@@ -157,10 +149,7 @@ impl<'a> Asked<'a> {
 fn asks(service: &Value) -> (Option<String>, Option<String>) {
     let share = annotation(service, "share").map(|name| match name.contains('/') {
         true => name.to_owned(),
-        false => format!(
-            "{}/{name}",
-            service["metadata"]["namespace"].as_str().unwrap()
-        ),
+        false => format!("{}/{name}", service["metadata"]["namespace"].as_str().unwrap()),
     });
     (share, annotation(service, "external").map(str::to_owned))
 }
@@ -344,19 +333,11 @@ pub fn of_others_is_as_before(
     let is_theirs = |one: &Value| one["listen_port"] == THEIR_PORT;
     let ports = now["services"].as_array_mut().unwrap();
     ports.retain(|one| is_theirs(one) || !seen.forgotten.contains(&both_numbers(one)));
-    for part in [
-        "name",
-        "load_balancer_type",
-        "algorithm",
-        "public_net",
-        "private_net",
-        "protection",
-    ] {
+    for part in
+        ["name", "load_balancer_type", "algorithm", "public_net", "private_net", "protection"]
+    {
         if now[part] != open[part] {
-            return Err(format!(
-                "{OPEN}: {part} was {}, and is {}",
-                open[part], now[part]
-            ));
+            return Err(format!("{OPEN}: {part} was {}, and is {}", open[part], now[part]));
         }
     }
     let lacks = |part: &str| list(&open[part]).iter().any(|one| !list(&now[part]).contains(one));
@@ -374,17 +355,11 @@ pub fn of_others_is_as_before(
     if is_used {
         return Ok(());
     }
-    let parts: &[&str] = if seen.terraform {
-        &["labels", "services"]
-    } else {
-        &["labels", "services", "targets"]
-    };
+    let parts: &[&str] =
+        if seen.terraform { &["labels", "services"] } else { &["labels", "services", "targets"] };
     match parts.iter().find(|part| now[**part] != open[**part]) {
         None => Ok(()),
-        Some(part) => Err(format!(
-            "{OPEN}: {part} was {}, and is {}",
-            open[*part], now[*part]
-        )),
+        Some(part) => Err(format!("{OPEN}: {part} was {}, and is {}", open[*part], now[*part])),
     }
 }
 

@@ -100,10 +100,9 @@ impl Event {
             0..=2 => Event::Add(service, choice(random), ports(random)),
             3 | 4 => Event::Delete(service),
             5..=9 => Event::Choose(service, choice(random)),
-            10 if has_tenant => Event::Allow(
-                service,
-                random.pick::<&str>(&["hostile", "web, hostile", "*", ""]),
-            ),
+            10 if has_tenant => {
+                Event::Allow(service, random.pick::<&str>(&["hostile", "web, hostile", "*", ""]))
+            }
             10 => Event::Ports(service, ports(random)),
             11 => Event::Turn(service),
             12 | 13 => Event::Terraform,

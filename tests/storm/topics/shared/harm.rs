@@ -248,10 +248,8 @@ impl Moment<'_> {
             return Some("a target of others".into());
         }
         let alive = cluster::ids(&self.sandbox.cloud().servers(self.sandbox.project()));
-        let nodes = [
-            self.sandbox.cluster().list("nodes", None),
-            self.seen.lock().unwrap().nodes.clone(),
-        ];
+        let nodes =
+            [self.sandbox.cluster().list("nodes", None), self.seen.lock().unwrap().nodes.clone()];
         let user = self.of_both(|one| {
             shows(one, balancer)
                 && !served(balancer, one).is_empty()

@@ -76,11 +76,7 @@ impl Shared {
     }
 
     fn moment<'a>(&'a self, sandbox: &'a Sandbox) -> Moment<'a> {
-        Moment {
-            sandbox,
-            seen: &self.seen,
-            two_at_once: self.two_at_once,
-        }
+        Moment { sandbox, seen: &self.seen, two_at_once: self.two_at_once }
     }
 }
 
@@ -181,21 +177,12 @@ impl Topic for Shared {
         };
         [
             ("ports added to shared ones", count("POST", "/add_service")),
-            (
-                "ports changed on shared ones",
-                count("POST", "/update_service"),
-            ),
-            (
-                "ports removed from shared ones",
-                count("POST", "/delete_service"),
-            ),
+            ("ports changed on shared ones", count("POST", "/update_service")),
+            ("ports removed from shared ones", count("POST", "/delete_service")),
             ("shared ones labelled", count("PUT", "")),
             ("shared ones deleted", count("DELETE", "")),
             ("stories with a hostile tenant", u64::from(self.has_tenant)),
-            (
-                "stories in which the Service kubernetes is deleted",
-                u64::from(self.loses_identity),
-            ),
+            ("stories in which the Service kubernetes is deleted", u64::from(self.loses_identity)),
         ]
         .into()
     }

@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 use super::{AGE, Column, NAME, items, text};
 
 const fn column(name: &'static str, priority: u8, description: &'static str) -> Column {
-    Column {
-        name,
-        priority,
-        description,
-    }
+    Column { name, priority, description }
 }
 
 const READY: Column = column("Ready", 0, "Pods that are ready.");
@@ -19,9 +15,8 @@ const CONTAINERS: Column = column("Containers", 1, "Names of the containers.");
 const IMAGES: Column = column("Images", 1, "Images of the containers.");
 const SELECTOR: Column = column("Selector", 1, "Labels of its pods.");
 
-pub(super) const DEPLOYMENT: &[Column] = &[
-    NAME, READY, UP_TO_DATE, AVAILABLE, AGE, CONTAINERS, IMAGES, SELECTOR,
-];
+pub(super) const DEPLOYMENT: &[Column] =
+    &[NAME, READY, UP_TO_DATE, AVAILABLE, AGE, CONTAINERS, IMAGES, SELECTOR];
 
 pub(super) const DAEMON_SET: &[Column] = &[
     NAME,
@@ -30,11 +25,7 @@ pub(super) const DAEMON_SET: &[Column] = &[
     READY,
     UP_TO_DATE,
     AVAILABLE,
-    column(
-        "Node Selector",
-        0,
-        "Labels of the nodes that should run one.",
-    ),
+    column("Node Selector", 0, "Labels of the nodes that should run one."),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -91,9 +82,5 @@ fn template(object: &Value) -> [String; 3] {
 fn labels(map: &Value) -> String {
     let pairs = map.as_object().into_iter().flatten();
     let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", text(value))).collect();
-    if pairs.is_empty() {
-        "<none>".into()
-    } else {
-        pairs.join(",")
-    }
+    if pairs.is_empty() { "<none>".into() } else { pairs.join(",") }
 }

@@ -26,11 +26,7 @@ fn service() -> Service {
         name: "web".to_owned(),
         uid: UID.to_owned(),
         created: Some(Timestamp::from_second(1_000_000).unwrap()),
-        ports: vec![ServicePort {
-            port: 80,
-            node_port: Some(30_080),
-            ..ServicePort::default()
-        }],
+        ports: vec![ServicePort { port: 80, node_port: Some(30_080), ..ServicePort::default() }],
         ..Service::default()
     }
 }
@@ -101,70 +97,31 @@ fn what_the_service_has_on_it() {
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
         // An external one with the numbers of the Service: its status does not say that it is served there.
-        (
-            1,
-            with_port(balancer(&[(EXTERNAL, "")], &[NODE])),
-            "Nothing",
-        ),
-        (
-            2,
-            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]),
-            "Copy(\"cluster-9\")",
-        ),
-        (
-            2,
-            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]),
-            "Copy(\"cluster-9\")",
-        ),
+        (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
+        (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
+        (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
         (
             2,
             balancer(&[(EXTERNAL, ""), (&port, UID), (&copied, "all")], &[]),
             "Copy(\"cluster-9\")",
         ),
         (3, balancer(&[own], &[]), "Whole"),
-        (
-            3,
-            balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]),
-            "Whole",
-        ),
+        (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
         // Restored: the targets prove that it is this cluster's.
-        (
-            3,
-            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]),
-            "Whole",
-        ),
-        (
-            3,
-            balancer(&[own, (&format!("{PORT}443"), GONE)], &[]),
-            "Whole",
-        ),
-        (
-            4,
-            balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]),
-            "Part",
-        ),
-        (
-            4,
-            balancer(&[(GROUP, "default.edge"), (&port, UID)], &[]),
-            "Part",
-        ),
+        (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
+        (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
+        (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
+        (4, balancer(&[(GROUP, "default.edge"), (&port, UID)], &[]), "Part"),
         (4, balancer(&[(EXTERNAL, ""), (&port, UID)], &[]), "Part"),
     ] {
-        let stake = judged(&balancer, |one| {
-            format!("{:?}", stake(one, &service(), &cluster()))
-        });
+        let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
     // All labels were lost at once, and the status shows its address.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
-    let served = Service {
-        addresses: vec!["203.0.113.7".to_owned()],
-        ..service()
-    };
-    let has = judged(&lost, |one| {
-        format!("{:?}", stake(one, &served, &cluster()))
-    });
+    let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
+    let has = judged(&lost, |one| format!("{:?}", stake(one, &served, &cluster())));
     assert_eq!(has, "Part", "row 4");
 }
 
@@ -180,44 +137,20 @@ fn whether_the_service_may_adopt_it() {
     for (row, balancer, may) in [
         (1, left_with(&[(EXTERNAL, "")]), "nnn"),
         (2, left_with(&[(GROUP, "default.edge")]), "-nn"),
-        (
-            3,
-            balancer(&[ours, (SERVICE_UID, LIVES), (SERVICE, of_web)], &[]),
-            "nnn",
-        ),
+        (3, balancer(&[ours, (SERVICE_UID, LIVES), (SERVICE, of_web)], &[]), "nnn"),
         (3, left_with(&[(&port, LIVES)]), "nnn"),
         (4, left_with(&[(ADOPT, of_other)]), "-nn"),
-        (
-            5,
-            balancer(&[(CLUSTER_UID, "cluster-9"), left[1], left[2]], &[]),
-            "ynn",
-        ),
-        (
-            6,
-            balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_stranger)], &[]),
-            "ynn",
-        ),
+        (5, balancer(&[(CLUSTER_UID, "cluster-9"), left[1], left[2]], &[]), "ynn"),
+        (6, balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_stranger)], &[]), "ynn"),
         (6, balancer(&[(KEEP, of_stranger)], &[]), "ynn"),
         (7, balancer(&[("caph-cluster-prod", "owned")], &[]), "ynn"),
-        (
-            7,
-            balancer(&[("kubernetes.io/cluster/prod", "shared")], &[]),
-            "ynn",
-        ),
+        (7, balancer(&[("kubernetes.io/cluster/prod", "shared")], &[]), "ynn"),
         (7, balancer(&[("team", "owned")], &[]), "ynn"),
         (7, left_with(&[("team", "owned")]), "yny"),
         (8, balancer(&left, &[FOREIGN]), "yyy"),
         (8, with_port(balancer(&left, &[])), "yyy"),
-        (
-            9,
-            balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_other)], &[]),
-            "yyn",
-        ),
-        (
-            10,
-            with_port(balancer(&[(SERVICE_UID, GONE)], &[NODE])),
-            "yyn",
-        ),
+        (9, balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_other)], &[]), "yyn"),
+        (10, with_port(balancer(&[(SERVICE_UID, GONE)], &[NODE])), "yyn"),
         (11, balancer(&[(SERVICE_UID, GONE)], &[]), "ynn"),
         (11, balancer(&[(SERVICE_UID, GONE)], &[FOREIGN]), "ynn"),
         (12, with_port(balancer(&[], &[NODE])), "ynn"),
@@ -226,22 +159,13 @@ fn whether_the_service_may_adopt_it() {
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
         // Rows 6 and 7 do not fit what has no sign of this cluster, and what we created.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
-        (
-            14,
-            balancer(&[("team", "owned"), (CREATED, "true")], &[]),
-            "yyn",
-        ),
+        (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
         let asked = [AskedBy::Label, AskedBy::Name, AskedBy::Default];
         for (by, may) in asked.into_iter().zip(may.chars()) {
-            let given = judged(&balancer, |one| {
-                adoption(one, &service(), &cluster(), by).is_ok()
-            });
+            let given = judged(&balancer, |one| adoption(one, &service(), &cluster(), by).is_ok());
             let labels = &balancer.labels;
-            assert!(
-                may == '-' || given == (may == 'y'),
-                "row {row}, {by:?}: {labels:?}"
-            );
+            assert!(may == '-' || given == (may == 'y'), "row {row}, {by:?}: {labels:?}");
         }
     }
 }
@@ -251,109 +175,32 @@ fn what_happens_to_it_when_the_service_leaves_it() {
     let own = (SERVICE_UID, UID);
     let created = (CREATED, "true");
     let at = |second| Some(Timestamp::from_second(second).unwrap());
-    let of_age = |second, balancer| LoadBalancer {
-        created: at(second),
-        ..balancer
-    };
+    let of_age = |second, balancer| LoadBalancer { created: at(second), ..balancer };
     let mut selecting = balancer(&[own], &[]);
     selecting.targets.push(Target::LabelSelector {
-        label_selector: SelectorRef {
-            selector: "role=web".to_owned(),
-        },
-        targets: Some(vec![
-            serde_json::from_value(json!({ "server": { "id": NODE } })).unwrap(),
-        ]),
+        label_selector: SelectorRef { selector: "role=web".to_owned() },
+        targets: Some(vec![serde_json::from_value(json!({ "server": { "id": NODE } })).unwrap()]),
     });
     let mut keeping = service();
     keeping.annotations.insert(format!("{PREFIX}keep"), "true".to_owned());
     let port = port_80();
     for (row, service, balancer, stays) in [
-        (
-            1,
-            service(),
-            balancer(&[own, created, (&port, LIVES)], &[]),
-            "other Services use it",
-        ),
-        (
-            2,
-            service(),
-            balancer(&[(EXTERNAL, ""), (&port, UID)], &[]),
-            "not this controller's",
-        ),
-        (
-            3,
-            service(),
-            balancer(&[own, created, (RELEASED, GONE)], &[]),
-            "management of another",
-        ),
-        (
-            4,
-            keeping.clone(),
-            balancer(&[own, created], &[]),
-            "keep asks for it",
-        ),
-        (
-            4,
-            service(),
-            balancer(&[own, created, (KEEP, "default.web")], &[]),
-            "keep asks for it",
-        ),
-        (
-            5,
-            service(),
-            balancer(&[own, created], &[NODE, FOREIGN]),
-            "server 99 is no node",
-        ),
-        (
-            6,
-            service(),
-            balancer(&[own, created, (ADOPTED, "true")], &[NODE]),
-            "",
-        ),
+        (1, service(), balancer(&[own, created, (&port, LIVES)], &[]), "other Services use it"),
+        (2, service(), balancer(&[(EXTERNAL, ""), (&port, UID)], &[]), "not this controller's"),
+        (3, service(), balancer(&[own, created, (RELEASED, GONE)], &[]), "management of another"),
+        (4, keeping.clone(), balancer(&[own, created], &[]), "keep asks for it"),
+        (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
+        (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
+        (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
         // The label wins over what rows 8 to 11 guess.
-        (
-            6,
-            service(),
-            of_age(0, balancer(&[created, ("team", "web")], &[])),
-            "",
-        ),
-        (
-            7,
-            service(),
-            balancer(&[own, (ADOPTED, "true")], &[]),
-            "it was adopted",
-        ),
-        (
-            7,
-            service(),
-            balancer(&[own, (ADOPT, "default.web")], &[]),
-            "it was adopted",
-        ),
-        (
-            8,
-            service(),
-            balancer(&[(&port, UID)], &[]),
-            "no label says",
-        ),
-        (
-            9,
-            service(),
-            balancer(&[own, ("team", "web")], &[]),
-            "has label team",
-        ),
+        (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
+        (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
+        (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
+        (8, service(), balancer(&[(&port, UID)], &[]), "no label says"),
+        (9, service(), balancer(&[own, ("team", "web")], &[]), "has label team"),
         (10, service(), selecting, "label-selector target"),
-        (
-            11,
-            service(),
-            of_age(999_000, balancer(&[own], &[])),
-            "older than the Service",
-        ),
-        (
-            12,
-            service(),
-            of_age(999_950, balancer(&[own], &[NODE])),
-            "",
-        ),
+        (11, service(), of_age(999_000, balancer(&[own], &[])), "older than the Service"),
+        (12, service(), of_age(999_950, balancer(&[own], &[NODE])), ""),
         (12, service(), balancer(&[own], &[]), ""),
     ] {
         let why = judged(&balancer, |one| why_it_stays(one, &service, &cluster()));
@@ -375,47 +222,15 @@ fn what_it_is_when_no_service_has_it() {
     let port = port_80();
     for (row, balancer, is) in [
         (1, balancer(&[gone, created], &[]), "None"),
-        (
-            1,
-            balancer(&[(CLUSTER_UID, "cluster-9"), gone, created], &[]),
-            "None",
-        ),
-        (
-            2,
-            balancer(&[ours, (SERVICE_UID, LIVES), created], &[]),
-            "None",
-        ),
-        (
-            2,
-            balancer(&[ours, gone, created, (&port, LIVES)], &[]),
-            "None",
-        ),
-        (
-            3,
-            balancer(&[ours, gone, created, (KEEP, "default.web")], &[]),
-            "Some(Kept)",
-        ),
+        (1, balancer(&[(CLUSTER_UID, "cluster-9"), gone, created], &[]), "None"),
+        (2, balancer(&[ours, (SERVICE_UID, LIVES), created], &[]), "None"),
+        (2, balancer(&[ours, gone, created, (&port, LIVES)], &[]), "None"),
+        (3, balancer(&[ours, gone, created, (KEEP, "default.web")], &[]), "Some(Kept)"),
         (4, protected, "protected from being deleted"),
-        (
-            5,
-            balancer(&[ours, gone, created, (ADOPT, "default.web")], &[]),
-            "keeps it for Service",
-        ),
-        (
-            6,
-            balancer(&[ours, gone, created], &[FOREIGN]),
-            "server 99 is no node",
-        ),
-        (
-            6,
-            balancer(&[ours, gone, (ADOPTED, "true")], &[]),
-            "it was adopted",
-        ),
-        (
-            7,
-            balancer(&[ours, gone, created], &[NODE]),
-            "Orphan { stays: None }",
-        ),
+        (5, balancer(&[ours, gone, created, (ADOPT, "default.web")], &[]), "keeps it for Service"),
+        (6, balancer(&[ours, gone, created], &[FOREIGN]), "server 99 is no node"),
+        (6, balancer(&[ours, gone, (ADOPTED, "true")], &[]), "it was adopted"),
+        (7, balancer(&[ours, gone, created], &[NODE]), "Orphan { stays: None }"),
     ] {
         let found = judged(&balancer, |one| format!("{:?}", leftover(one, &cluster())));
         let fits = match is {
