@@ -107,16 +107,14 @@ impl NodeCache {
         let wants_metadata = poll
             .metadata_max_age
             .is_some_and(|age| !is_younger(state.shown.max(state.listed), age));
-        let detail = match wants_metadata {
-            true => Detail::Metadata,
-            false => Detail::Cells,
-        };
+        let detail = if wants_metadata { Detail::Metadata } else { Detail::Cells };
         if !is_younger(state.listed, poll.whole_max_age) {
             state.list(&self.kube, ReadFrom::Cache)?;
         } else if wants_metadata || !is_younger(state.polled, poll.table_max_age) {
-            match is_younger(state.odd, poll.whole_max_age) {
-                true => state.list(&self.kube, ReadFrom::Cache)?,
-                false => state.read_table(&self.kube, detail)?,
+            if is_younger(state.odd, poll.whole_max_age) {
+                state.list(&self.kube, ReadFrom::Cache)?;
+            } else {
+                state.read_table(&self.kube, detail)?;
             }
         }
         Ok(state.view())
@@ -241,9 +239,10 @@ impl State {
         };
         self.odd = None;
         let changed = rows.map_or_else(Vec::new, |rows| self.changed_rows(rows));
-        match changed.is_empty() {
-            true => self.agreed[detail as usize] = print,
-            false => self.read(kube, &changed)?,
+        if changed.is_empty() {
+            self.agreed[detail as usize] = print;
+        } else {
+            self.read(kube, &changed)?;
         }
         self.polled = Some(asked);
         if detail == Detail::Metadata {
@@ -303,9 +302,10 @@ impl State {
         match place {
             Ok(place) => {
                 let note = &mut self.notes[place];
-                match nodes[place].metadata.uid == node.metadata.uid {
-                    true => note.asked = asked,
-                    false => *note = Note::of_new(asked),
+                if nodes[place].metadata.uid == node.metadata.uid {
+                    note.asked = asked;
+                } else {
+                    *note = Note::of_new(asked);
                 }
                 nodes[place] = Arc::new(node);
             }

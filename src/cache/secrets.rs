@@ -90,9 +90,8 @@ impl Known {
     /// Notes what was read just now. Returns what can be shown of it.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
-        let pair = pair.and_then(|pair| match make_room(&mut self.usable, &name.0) {
-            true => Ok(pair),
-            false => Err(too_many()),
+        let pair = pair.and_then(|pair| {
+            if make_room(&mut self.usable, &name.0) { Ok(pair) } else { Err(too_many()) }
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),

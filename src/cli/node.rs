@@ -161,8 +161,8 @@ impl Nodes {
 /// What its server is called, and every address of both.
 fn called_in_cloud(plans: &Plans) -> Known {
     let plan = &plans.node;
-    let addresses = plan.node.status.addresses.iter();
-    let mut others: Vec<String> = addresses.map(|one| one.address.to_string()).collect();
+    let mut others: Vec<String> =
+        plan.node.status.addresses.iter().map(|address| address.address.to_string()).collect();
     if let Server::Matched(instance, _) = &plan.server {
         let private = instance.private.iter().map(|private| private.ip.to_string());
         others.extend(private);

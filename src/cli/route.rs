@@ -82,8 +82,8 @@ impl Routes {
             Sides::Cloud => self.controller.by_cloud(apis),
         }?;
         let routes = plan.changes.iter().map(|change| (change.object(), change.json()));
-        let nodes = plan.nodes.iter();
-        let conditions = nodes.filter_map(|one| Some((one.name(), one.condition()?.json())));
+        let conditions =
+            plan.nodes.iter().filter_map(|node| Some((node.name(), node.condition()?.json())));
         Ok(Plans { changes: routes.chain(conditions).collect(), plan })
     }
 }

@@ -344,8 +344,7 @@ impl<T> Executor<T> {
             Response::Change(id, change, (applied, calls)) => {
                 let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
-                let mut executions = self.executions.iter_mut();
-                if let Some(execution) = executions.find(|one| one.id == id) {
+                if let Some(execution) = self.executions.iter_mut().find(|one| one.id == id) {
                     execution.charge(calls as f64);
                     execution.answered(change, applied);
                 }

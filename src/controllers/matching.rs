@@ -392,10 +392,8 @@ fn rival<'a>(
 /// reports. What an initialised node has already is asked for by the annotation alone.
 fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
-    let (known, asked) = match is_uninitialized(node) {
-        true => (Vec::new(), reported),
-        false => (reported, Vec::new()),
-    };
+    let (known, asked) =
+        if is_uninitialized(node) { (Vec::new(), reported) } else { (reported, Vec::new()) };
     let provided = annotated_ips(node, PROVIDED_NODE_IP).filter(move |ip| !known.contains(ip));
     annotated_ips(node, INTERNAL_IP).chain(provided).chain(asked)
 }

@@ -29,10 +29,7 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
         }
     };
     let heartbeat = heartbeat::installed();
-    let helpers = match clock::is_simulated() {
-        true => 0,
-        false => threads.min(items.len()),
-    };
+    let helpers = if clock::is_simulated() { 0 } else { threads.min(items.len()) };
     thread::scope(|scope| {
         for _ in 1..helpers {
             let helper = || {

@@ -129,8 +129,7 @@ fn measure(name: &str, report: &Report, took: Duration) {
 
 /// Logs what failed; changes were logged as they were made, and findings where they were found.
 pub fn log_report(report: &Report) {
-    let failures = report.failures.iter();
-    for failure in failures.filter(|failure| failure.finding.is_none()) {
+    for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
         log::warn!(object; "{object}: {}", failure.short_why());
     }

@@ -387,10 +387,7 @@ mod tests {
             let by = Duration::from_millis(i64::unsigned_abs(wall));
             let later = Moment {
                 monotonic: earlier.monotonic + Duration::from_millis(monotonic),
-                wall: match wall < 0 {
-                    true => earlier.wall - by,
-                    false => earlier.wall + by,
-                },
+                wall: if wall < 0 { earlier.wall - by } else { earlier.wall + by },
             };
             let since = later.since(earlier).map(|since| since.as_millis());
             assert_eq!(since, expected, "{monotonic} ms, {wall} ms");
@@ -422,10 +419,7 @@ mod tests {
             let by = Duration::from_millis(i64::unsigned_abs(wall));
             let later = Moment {
                 monotonic: earlier.monotonic + Duration::from_millis(monotonic),
-                wall: match wall < 0 {
-                    true => earlier.wall - by,
-                    false => earlier.wall + by,
-                },
+                wall: if wall < 0 { earlier.wall - by } else { earlier.wall + by },
             };
             let since = later.since_at(earlier, factor).map(|since| since.as_millis());
             assert_eq!(since, expected, "{factor}: {monotonic} ms, {wall} ms");

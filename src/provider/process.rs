@@ -25,18 +25,12 @@ pub fn variables() -> Vec<(OsString, OsString)> {
 
 /// The home folder of the user.
 pub fn home() -> Option<PathBuf> {
-    match is_simulated() {
-        true => variable("HOME").map(PathBuf::from),
-        false => std::env::home_dir(),
-    }
+    if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
 /// Whether a person looks at stdout, or at stderr, and not a program.
 pub fn is_terminal(is_stderr: bool) -> bool {
-    let is_terminal = match is_stderr {
-        true => stderr().is_terminal(),
-        false => stdout().is_terminal(),
-    };
+    let is_terminal = if is_stderr { stderr().is_terminal() } else { stdout().is_terminal() };
     is_terminal && !is_simulated()
 }
 

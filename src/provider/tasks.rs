@@ -33,12 +33,11 @@ enum Place<'scope, 'env, R> {
 
 impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     pub fn new(scope: &'scope Scope<'scope, 'env>) -> Tasks<'scope, 'env, R> {
-        let place = match clock::is_simulated() {
-            false => {
-                let (sender, results) = channel();
-                Place::Threads { scope, results, sender }
-            }
-            true => Place::Simulated { waiting: RefCell::default() },
+        let place = if clock::is_simulated() {
+            Place::Simulated { waiting: RefCell::default() }
+        } else {
+            let (sender, results) = channel();
+            Place::Threads { scope, results, sender }
         };
         Tasks { place, open: Cell::new(0) }
     }

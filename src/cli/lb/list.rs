@@ -199,8 +199,8 @@ fn serves_nothing(plan: &ServicePlan) -> bool {
 
 /// Fields that differ; those of ports, of targets and of labels under one word.
 fn fields(plan: &ServicePlan) -> Vec<String> {
-    let fields = plan.cloud.fields.iter();
-    let words: BTreeSet<String> = fields.filter(|field| field.differs()).map(word).collect();
+    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
+    let words: BTreeSet<String> = differing.map(word).collect();
     words.into_iter().collect()
 }
 

@@ -114,9 +114,12 @@ impl LifecycleController {
         let guard = self.settings.deletion_guard;
         // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
-        let write = |plan: &LifecyclePlan| match plan.changes.is_empty() {
-            true => Applied::new(plan.clone()),
-            false => apply(apis, NAME, plan.clone(), true, plan_again),
+        let write = |plan: &LifecyclePlan| {
+            if plan.changes.is_empty() {
+                Applied::new(plan.clone())
+            } else {
+                apply(apis, NAME, plan.clone(), true, plan_again)
+            }
         };
         // A deletion is made alone.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
@@ -167,9 +170,12 @@ impl LifecycleController {
     /// node has is neither tainted nor deleted.
     fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
         let now = clock::now();
-        let is_waiting = |node: &Node| match node.is_ready() {
-            true => self.backoff.is_waiting(&node.metadata.uid, now),
-            false => self.pauses.is_waiting(&node.metadata.uid, now),
+        let is_waiting = |node: &Node| {
+            if node.is_ready() {
+                self.backoff.is_waiting(&node.metadata.uid, now)
+            } else {
+                self.pauses.is_waiting(&node.metadata.uid, now)
+            }
         };
         let is_due = |node: &&Node| {
             concerns_us(node)

@@ -267,11 +267,10 @@ impl NodePlan {
     /// server, that is said.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
         let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
-        let condition = match is_right_project {
-            true => "",
-            false => {
-                "if the token is of the right project (it has the server of no other node, either), "
-            }
+        let condition = if is_right_project {
+            ""
+        } else {
+            "if the token is of the right project (it has the server of no other node, either), "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
@@ -306,9 +305,10 @@ impl NodePlan {
 
     /// A new node has to wait because of it; for the others it is a finding.
     fn block_if_new(&mut self, finding: Finding) {
-        match is_uninitialized(&self.node) {
-            true => self.obstacle = Some(finding),
-            false => self.findings.push(finding),
+        if is_uninitialized(&self.node) {
+            self.obstacle = Some(finding);
+        } else {
+            self.findings.push(finding);
         }
     }
 
@@ -372,9 +372,10 @@ impl NodePlan {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding, from_server),
         }
-        match is_uninitialized(&self.node) {
-            true => self.initialise(&metadata, from_server),
-            false => self.follow_labels(from_server),
+        if is_uninitialized(&self.node) {
+            self.initialise(&metadata, from_server);
+        } else {
+            self.follow_labels(from_server);
         }
     }
 
@@ -387,21 +388,21 @@ impl NodePlan {
         let ips = metadata.addresses.iter().filter(is_asked).filter_map(|one| one.value.ip());
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
-        let and_so = match shared.is_kept {
-            true => "this node keeps the address that it has",
-            false => "the addresses stay as they are",
+        let and_so = if shared.is_kept {
+            "this node keeps the address that it has"
+        } else {
+            "the addresses stay as they are"
         };
         let message = format!(
             "annotation {INTERNAL_IP} or --node-ip: node {other:?} has {ip}, too, or its annotation names it; \
              {and_so}"
         );
         let finding = Finding::warning(Reason::InvalidInternalIP, message);
-        match shared.is_kept {
-            true => {
-                self.findings.push(finding);
-                None
-            }
-            false => Some(finding),
+        if shared.is_kept {
+            self.findings.push(finding);
+            None
+        } else {
+            Some(finding)
         }
     }
 
@@ -443,10 +444,11 @@ impl NodePlan {
 
     fn initialise(&mut self, metadata: &Metadata, from_server: FromServer) {
         let have = &self.node.spec.provider_id;
-        let wanted = match have.is_empty() {
-            true => metadata.provider_id.clone(),
+        let wanted = if have.is_empty() {
+            metadata.provider_id.clone()
+        } else {
             // Immutable once it is set.
-            false => Sourced::new(have.clone(), Source::Kept),
+            Sourced::new(have.clone(), Source::Kept)
         };
         self.other_fields.push(Field {
             field: "spec.providerID".to_owned(),
@@ -500,9 +502,10 @@ impl NodePlan {
         self.findings.extend(from_server.findings);
         let metadata = &self.node.metadata;
         for (key, wanted) in wanted.into_iter().chain(from_server.values) {
-            let (kind, have, values) = match key == SERVER_LABELS {
-                true => ("annotation", &metadata.annotations, &mut annotations),
-                false => ("label", &metadata.labels, &mut labels),
+            let (kind, have, values) = if key == SERVER_LABELS {
+                ("annotation", &metadata.annotations, &mut annotations)
+            } else {
+                ("label", &metadata.labels, &mut labels)
             };
             let have = have.get(&key).map(str::to_owned);
             self.other_fields.push(Field {
@@ -531,13 +534,14 @@ fn impairment(server: &Instance) -> Option<Finding> {
     let why: Vec<&str> = why.map(|(_, why)| why).collect();
     let message = format!("server {} ({}) {}", server.name, server.id, why.join(" and "));
     let finding = Finding::warning(Reason::ServerImpaired, message);
-    let fix = match server.is_in_rescue {
-        true => format!(
+    let fix = if server.is_in_rescue {
+        format!(
             "when the rescue system is not needed any more: {}, then {}",
             shell_command("hcloud server disable-rescue", &[&server.id]),
             shell_command("hcloud server reboot", &[&server.id])
-        ),
-        false => "wait until that has ended".to_owned(),
+        )
+    } else {
+        "wait until that has ended".to_owned()
     };
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
@@ -559,12 +563,11 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     let mut fields = Vec::new();
     for address in wanted {
         let want = &address.value;
-        let have = match have.contains(want) {
-            true => Some(want.address.clone()),
-            false => {
-                let replaced = left.iter().position(|h| h.kind == want.kind);
-                replaced.map(|position| left.remove(position).address.clone())
-            }
+        let have = if have.contains(want) {
+            Some(want.address.clone())
+        } else {
+            let replaced = left.iter().position(|h| h.kind == want.kind);
+            replaced.map(|position| left.remove(position).address.clone())
         };
         fields.push(Field {
             field: format!("address {}", want.kind.name()),

@@ -118,16 +118,10 @@ impl RouteController {
         };
         let since_sync = self.last_sync.map_or(Duration::MAX, clock::since);
         let ages = Ages {
-            network: match due.is_time {
-                true => (COMPARE_PERIOD / 2).min(since_sync),
-                false => since_sync,
-            },
+            network: if due.is_time { (COMPARE_PERIOD / 2).min(since_sync) } else { since_sync },
             // The node controller refreshes the list as often: one read is enough for both.
             instances: apis.refresh_period(COMPARE_PERIOD) * 3 / 2,
-            urgency: match due.is_changed {
-                true => Urgency::Changed,
-                false => Urgency::CanWait,
-            },
+            urgency: if due.is_changed { Urgency::Changed } else { Urgency::CanWait },
         };
         let observed = self.settings.observe(apis, &self.memory, &due.nodes, &ages)?;
         let plan = &observed.plan;

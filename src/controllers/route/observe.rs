@@ -232,9 +232,10 @@ impl Schedule {
     /// What was due was done.
     pub(super) fn ended(&mut self, has_failed: bool, is_interrupted: bool) {
         self.is_interrupted = is_interrupted;
-        match has_failed {
-            true => self.backoff.failed(NETWORK, clock::now()),
-            false => self.backoff.succeeded(NETWORK),
+        if has_failed {
+            self.backoff.failed(NETWORK, clock::now());
+        } else {
+            self.backoff.succeeded(NETWORK);
         }
     }
 }
@@ -251,9 +252,10 @@ fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nod
     };
     let lacking = nodes.iter().filter(is_lacking).take(UNASSIGNED_AT_MOST);
     let lacking: Vec<String> = lacking.map(|node| node.name().to_owned()).collect();
-    match lacking.is_empty() {
-        true => Ok(nodes),
-        false => Ok(apis.nodes.again(&lacking, settings.interval() * 2)?.value),
+    if lacking.is_empty() {
+        Ok(nodes)
+    } else {
+        Ok(apis.nodes.again(&lacking, settings.interval() * 2)?.value)
     }
 }
 

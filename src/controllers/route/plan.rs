@@ -195,12 +195,13 @@ impl<'a> Planner<'a> {
             for &destination in &desired.cidrs {
                 let Some(gateway) = desired.gateway else {
                     let (server, network) = (desired.server, &self.inputs.network.name);
-                    desired.obstacle = Some(match desired.has_server {
-                        true => format!(
+                    desired.obstacle = Some(if desired.has_server {
+                        format!(
                             "server {server} is not attached to network {network}; until it is, its pods can't be \
                              reached"
-                        ),
-                        false => format!("this project has no server {server}"),
+                        )
+                    } else {
+                        format!("this project has no server {server}")
                     });
                     continue;
                 };
@@ -231,8 +232,7 @@ impl<'a> Planner<'a> {
     fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);
-        let mut accepted = self.accepted.iter();
-        if let Some((net, (_, place))) = accepted.find(|(net, _)| hits(net)) {
+        if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
             let other = self.desired[*place].node.name();
             return Some(format!("its pods' {destination} is taken: node {other} has {net}"));
         }
@@ -327,12 +327,11 @@ impl<'a> Planner<'a> {
             let Some((route, server)) = blocking.next().or(theirs.first()) else {
                 continue;
             };
-            let what = match self.may_become_clear {
-                true => "; it gives way as soon as the route of another node is there",
-                false => {
-                    " and may be another cluster's: is the kubeconfig another cluster's? If not, delete that route by \
+            let what = if self.may_become_clear {
+                "; it gives way as soon as the route of another node is there"
+            } else {
+                " and may be another cluster's: is the kubeconfig another cluster's? If not, delete that route by \
                      hand; until then it stays, and packets to this node's pods go there"
-                }
             };
             let server = &server.name;
             let why =
@@ -397,8 +396,7 @@ impl<'a> Planner<'a> {
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
-            let cidrs = desired.cidrs.iter();
-            for destination in cidrs.filter(|cidr| !known.contains(cidr)) {
+            for destination in desired.cidrs.iter().filter(|cidr| !known.contains(cidr)) {
                 let accepted = self.accepted.get(destination).filter(|(_, of)| *of == place);
                 let want = accepted.map(|(route, _)| *route);
                 let has_room = there < network.routes_at_most;

@@ -125,8 +125,8 @@ impl<'a> Sync<'a> {
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
-            let mut refused = self.refused.iter();
-            let is_refused = refused.any(|(one, _)| one.route.destination == destination);
+            let is_refused =
+                self.refused.iter().any(|(refused, _)| refused.route.destination == destination);
             !is_refused && !self.is_made(change)
         };
         let changes = &self.synced.plan.changes;
@@ -144,9 +144,10 @@ impl<'a> Sync<'a> {
         let delete_within = DELETES_WITHIN.min(self.settings.server_cache_max_age);
         let mut executor = Executor::in_turn(NAME);
         for (place, changes) in self.left().into_iter().enumerate() {
-            let within = match changes.iter().any(RouteChange::is_deletion) {
-                true => delete_within,
-                false => ADDS_WITHIN,
+            let within = if changes.iter().any(RouteChange::is_deletion) {
+                delete_within
+            } else {
+                ADDS_WITHIN
             };
             // The first of each plan is begun however long the reads took, or a slow API would stop all.
             let begins_by = (place > 0).then_some(complete + within);
@@ -222,9 +223,12 @@ impl<'a> Sync<'a> {
         let set = |node: &&NodePlan| {
             let is_as_planned = |now: &Node| is_as_planned(now, &node.node);
             let plan = node.condition_of(&node.node);
-            apply(apis, NAME, plan, false, |now| match is_as_planned(now) {
-                true => Ok(node.condition_of(now)),
-                false => Err("another program changed it"),
+            apply(apis, NAME, plan, false, |now| {
+                if is_as_planned(now) {
+                    Ok(node.condition_of(now))
+                } else {
+                    Err("another program changed it")
+                }
             })
         };
         let ends = |applied: &Applied<_>| applied.error.as_ref().is_some_and(mutes);

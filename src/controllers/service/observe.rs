@@ -155,9 +155,8 @@ impl Observed {
 /// What names the load balancer that this Service uses together with others.
 pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String> {
     let metadata = &service.metadata;
-    let mut annotations = metadata.annotations.iter();
     let balancers = provider.load_balancers()?;
-    balancers.group(&metadata.namespace, &mut annotations)
+    balancers.group(&metadata.namespace, &mut metadata.annotations.iter())
 }
 
 /// The same where `snapshot` knows the load balancer: then it is what names the group.

@@ -81,9 +81,8 @@ impl Snapshot {
             parser.problem(why.clone());
         }
         let mut desired = desired(&mut parser, &context);
-        let mut members = context.group.members.iter();
         let mut needs = Needs::default();
-        let found = if !members.all(|one| covers(self, one)) {
+        let found = if !context.group.members.iter().all(|member| covers(self, member)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
             // Other Services decide who may use the load balancer that is asked for.

@@ -167,9 +167,10 @@ impl Actions for Fake {
         let actions = self.actions.lock().unwrap();
         let ended = ids.iter().filter_map(|id| {
             let (at, well) = actions[id];
-            let end = match well {
-                true => Ok(()),
-                false => Err(Error::new(ErrorKind::Other, "it did not work out")),
+            let end = if well {
+                Ok(())
+            } else {
+                Err(Error::new(ErrorKind::Other, "it did not work out"))
             };
             (at <= clock::now()).then_some((*id, end))
         });
@@ -204,9 +205,10 @@ impl Change for Planned {
         cloud.log.lock().unwrap().push(step.name.clone());
         let now = cloud.in_flight.fetch_add(1, Relaxed) + 1;
         cloud.most_in_flight.fetch_max(now, Relaxed);
-        clock::sleep(match clock::is_simulated() {
-            true => Duration::from_secs(1),
-            false => Duration::from_millis(2),
+        clock::sleep(if clock::is_simulated() {
+            Duration::from_secs(1)
+        } else {
+            Duration::from_millis(2)
         });
         let mut answers = step.answers.lock().unwrap();
         let answer = match answers.len() {
@@ -228,9 +230,10 @@ impl Change for Planned {
     }
 
     fn kind(&self) -> ChangeKind {
-        match self.step.alone || self.step.needs_another {
-            true => ChangeKind::Targets,
-            false => ChangeKind::Settings,
+        if self.step.alone || self.step.needs_another {
+            ChangeKind::Targets
+        } else {
+            ChangeKind::Settings
         }
     }
 

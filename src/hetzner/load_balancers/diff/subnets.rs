@@ -174,8 +174,9 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
         return Some(format!("load balancer {}", balancer.shown()));
     }
     let is_of = |node: &&OfferedNode| {
-        let mut addresses = node.addresses.iter();
-        addresses.any(|one| one.kind == AddressKind::InternalIP && one.ip() == Some(IpAddr::V4(ip)))
+        node.addresses.iter().any(|address| {
+            address.kind == AddressKind::InternalIP && address.ip() == Some(IpAddr::V4(ip))
+        })
     };
     let node = context.nodes.iter().find(is_of)?;
     Some(format!("node {}", node.name))

@@ -198,8 +198,8 @@ impl Ways {
         steps.extend(old.map(|id| (Action::RemoveTarget, *id)));
         let mut turned: Vec<TargetId> = set.iter().copied().collect();
         turned.retain(|id| self.is_right(*id) == Some(false));
-        let turned = turned.into_iter();
-        steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
+        let remove_and_add = |id| [(Action::RemoveTarget, id), (Action::AddTarget, id)];
+        steps.extend(turned.into_iter().flat_map(remove_and_add));
         steps
     }
 }

@@ -323,8 +323,8 @@ impl LoadBalancer {
 
     /// Of its type where it is, without taxes.
     pub fn monthly_price(&self) -> Option<f64> {
-        let mut prices = self.load_balancer_type.prices.iter();
-        let price = prices.find(|one| *one.location == *self.location.name)?;
+        let prices = &self.load_balancer_type.prices;
+        let price = prices.iter().find(|price| *price.location == *self.location.name)?;
         price.price_monthly.net.parse().ok()
     }
 

@@ -267,13 +267,12 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
     let mut ports = balancer.services.iter();
-    let mut members = group.members.iter();
     ownership.managed_by().is_none()
         && ownership.cluster_uid.is_none()
         && ownership.external.is_none()
         && !balancer.services.is_empty()
         && ports.all(|port| group.recognised(balancer, port).is_some())
-        && members.any(|member| is_in_status(member, balancer))
+        && group.members.iter().any(|member| is_in_status(member, balancer))
         && has_only_own_targets(balancer, context.cluster)
 }
 

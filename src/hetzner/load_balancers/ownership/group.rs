@@ -176,9 +176,8 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
 /// it is not allowed any more, asks for another load balancer that it can't have, or is left alone.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
-    let mut members = group.members.iter();
     let mut made = made_for(share, balancers, group.cluster);
-    members.any(|one| one.namespace != share.namespace)
+    group.members.iter().any(|member| member.namespace != share.namespace)
         || made.any(|one| has_guest(one, share.namespace, group.cluster))
 }
 
