@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The time for which refused credentials wait, which is as long as a block of the IP.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// The number of different credentials that are tried in that time. One more would block the IP.
+/// The number of different credentials that are tried in that time. A third failed login would block the IP.
 const TRIES_AT_MOST: usize = 2;
 
 /// The user and the password. Each is fixed, or in a file that is read before every call.
