@@ -47,7 +47,7 @@ pub(crate) struct Deciders<'a, 'b> {
     pub(crate) why_others_do_not: String,
 }
 
-/// The name of an annotation, and the listen port when the value is for one port only, which is always a TCP port.
+/// The name of an annotation, and the listen port of a value for one port only. This port is always a TCP port.
 type Place = (&'static str, Option<u16>);
 
 /// An annotation that the Service has and that this program knows.
@@ -156,13 +156,13 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Whether the Service has the annotation at all, empty or not.
+    /// Whether the Service sets the annotation for this port or for all ports, even to an empty value.
     pub(crate) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
         self.place(annotation, port).is_some()
     }
 
     /// Whether the annotation asks for something, for all ports or for a single port. The value `false` asks for
-    /// nothing, because a feature that is off is what was asked for.
+    /// nothing, because the feature that it turns off is off anyway.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
