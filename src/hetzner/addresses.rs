@@ -27,7 +27,7 @@ impl AddressFamily {
 /// Rules that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
-    /// ID of the private Network.
+    /// The ID of the private Network.
     pub(super) network: Option<u64>,
     /// Whether the node keeps private addresses that the API does not know. On a cloud server these are the addresses
     /// that its kubelet was given; on a dedicated server, the addresses that its kubelet reported.
@@ -72,7 +72,7 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if family.value.wants_ipv6() => {
-            // Hetzner routes a /64; its images answer on the first address.
+            // Hetzner routes a /64 network to a server; Hetzner's images answer on its first address.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }
@@ -254,7 +254,7 @@ pub(super) fn explain_missing(
     }
 }
 
-/// Whether the address is public and belongs to the server. Every address of the server's IPv6 network does.
+/// Whether this is a public address of the server. Every address of the server's IPv6 network is.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),
@@ -284,9 +284,9 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     }
 }
 
-/// Whether this is an address that Go's `IsGlobalUnicast` accepts, as in hcloud-cloud-controller-manager.
-/// Private addresses are accepted; loopback, multicast and link-local addresses are not. Neither is an
-/// IPv6 address that only wraps an IPv4 address.
+/// Whether this is a unicast address according to Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager asks.
+/// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv6
+/// addresses that only wrap an IPv4 address.
 fn is_unicast(ip: &IpAddr) -> bool {
     let is_special = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),

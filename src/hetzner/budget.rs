@@ -21,7 +21,7 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
 /// The time in which the API gives back one call of the budget.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The shortest pause after a 429. Each further 429 doubles the pause. A longer `Retry-After` counts instead.
+/// The pause after the first 429. Each further 429 doubles the pause. A longer `Retry-After` counts instead.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

@@ -27,15 +27,15 @@ pub struct Certificate {
 /// The status of a managed certificate at Hetzner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateStatus {
-    /// `pending`, `completed` or `failed`.
+    /// The state of the issuance: `pending`, `completed` or `failed`.
     pub issuance: String,
-    /// `scheduled`, `pending`, `failed` or `unavailable`.
+    /// The state of the renewal: `scheduled`, `pending`, `failed` or `unavailable`.
     #[serde(default)]
     pub renewal: String,
     pub error: Option<CertificateError>,
 }
 
-/// Why issuance or renewal failed.
+/// The reason why issuance or renewal failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateError {
     #[serde(default)]

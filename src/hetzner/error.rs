@@ -5,7 +5,7 @@ use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FIL
 use crate::provider::{self, CORRELATION, ErrorKind};
 use serde_json::Value;
 
-/// A call that failed.
+/// A failed call to the Cloud API.
 pub(super) struct Failed {
     pub(super) error: provider::Error,
     /// The API's error code, or `None` when the API did not answer with an error of its own.

@@ -89,7 +89,7 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
 /// The highest number of routes that a Network can have.
 const ROUTES_AT_MOST: usize = 100;
 
-/// A route as the API writes it.
+/// A route in the API's form.
 #[derive(Deserialize)]
 struct Written {
     destination: String,

@@ -1,9 +1,9 @@
 //! Reads a list that may change while its pages are read, in an order in which no resource is missed.
 //!
-//! In a list sorted by ID, a new resource comes last and moves no other. A deletion moves all resources behind it one
+//! A new resource comes last in a list sorted by ID, and moves no other. A deletion moves all resources behind it one
 //! place towards the beginning. When pages are read forwards, a resource may move from page 3 to page 2 after page 2
-//! was read, and a new resource hides that gap from every count. When pages are read backwards, a resource moves
-//! towards pages that are still to be read: it may be read twice, but is never missed.
+//! was read, and a new resource hides this gap from every count. When pages are read backwards, a resource moves
+//! towards pages that are still to be read. The resource may then be read twice, but is never missed.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};

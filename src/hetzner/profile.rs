@@ -3,7 +3,7 @@
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// Scheme of the provider IDs of dedicated servers, in both profiles.
+/// The scheme of the provider IDs of dedicated servers, in both profiles.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {

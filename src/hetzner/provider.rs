@@ -40,9 +40,9 @@ pub struct Settings {
     /// means that this machine need not be attached.
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
-    /// `None` when `ROBOT_ENABLED` is false.
+    /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
-    /// `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// The gate that every write asks first.
     pub gate: Arc<dyn Gate>,
@@ -52,7 +52,7 @@ pub struct Settings {
 
 /// Settings of the connection to the Cloud API.
 pub struct CloudConnection {
-    /// `HCLOUD_ENDPOINT`, without a trailing slash.
+    /// The value of `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
     /// The certificates to trust.
     pub tls: Tls,
@@ -71,7 +71,7 @@ pub struct NodeSettings {
     /// (`HCLOUD_INSTANCES_INTERNAL_IP_RANGES`). When the list is empty, every address is allowed.
     pub internal_ip_ranges: Vec<IpNet>,
     pub label_prefixes: LabelPrefixes,
-    /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+    /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
     pub zone_label: Sourced<bool>,
 }
 

@@ -17,11 +17,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The kinds of calls to the web service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// `GET /server`
+    /// `GET /server`, which lists all servers.
     List,
     /// `GET /server/{number}`, which leaves calls for the list because the list serves all nodes.
     Server,
-    /// `GET /reset/{number}`
+    /// `GET /reset/{number}`, which says whether a server is off.
     Reset,
 }
 
@@ -38,7 +38,7 @@ struct Bucket {
 
 pub(super) struct Budget {
     state: Mutex<State>,
-    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that the answer decides.
     pause: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Call {
-    /// The number of calls that this kind of call leaves to the other kinds.
+    /// Returns the number of calls that this kind of call leaves to the other kinds.
     fn reserve(self) -> f64 {
         match self {
             Call::Server => 20.0,

@@ -6,7 +6,7 @@ use crate::provider::{Error, ErrorKind};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A call that failed.
+/// A failed call to the Robot web service.
 pub(super) struct Failed {
     pub(super) error: Error,
     /// The web service's error code, or `None` when the web service did not answer with an error of its own.

@@ -28,13 +28,13 @@ use std::time::Duration;
 
 /// Settings of the Robot web service, without the settings that both APIs share.
 pub struct Settings {
-    /// `ROBOT_ENDPOINT`, without a trailing slash.
+    /// The value of `ROBOT_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
     /// The user and the password. `None` means that no dedicated server is looked up.
     pub credentials: Option<(SecretSource, SecretSource)>,
-    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    /// The pause after a rate limit (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means that the answer decides.
     pub rate_limit_wait: Option<Duration>,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    /// Whether nodes keep the private addresses that their kubelets reported (`ROBOT_FORWARD_INTERNAL_IPS`).
     pub forward_internal_ips: Sourced<bool>,
 }
 
@@ -416,7 +416,7 @@ mod tests {
             assert_eq!(shown, expected, "{path} {answer:?}");
             let sent = server.join().unwrap().remove(0).to_lowercase();
             assert!(sent.starts_with(&format!("get {path} http/1.1\r\n")), "{sent}");
-            // "#ws+user:hunter22"
+            // The header has "#ws+user:hunter22" in Base64, here in lower case.
             assert!(sent.contains("\r\nauthorization: basic i3dzk3vzzxi6ahvudgvymji=\r\n"), "{sent}");
             if let Err(error) = result {
                 let said = error.message;
@@ -437,7 +437,7 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The listener is closed: another call would be refused as `Unavailable`.
+            // The listener is closed, so another call would fail as `Unavailable`.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

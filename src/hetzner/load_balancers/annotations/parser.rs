@@ -43,7 +43,7 @@ pub(crate) struct Deciders<'a, 'b> {
     /// Whether other Services use the load balancer, too.
     pub(crate) is_shared: bool,
     pub(crate) is_external: bool,
-    /// Why the annotation of a Service that does not decide has no effect.
+    /// The reason why the annotation of a Service that does not decide has no effect.
     pub(crate) why_others_do_not: String,
 }
 

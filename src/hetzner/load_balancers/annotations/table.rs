@@ -21,7 +21,7 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// One annotation of a Service.
+/// An annotation of a Service.
 #[derive(Debug)]
 pub struct Annotation {
     /// The name without the prefix.

@@ -157,8 +157,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
     port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
 }
 
-/// Whether the annotation asks for a managed certificate. In profile `hcloud`, any other word counts as
-/// `uploaded`, as in hcloud-cloud-controller-manager.
+/// Whether the annotation asks for a managed certificate. Returns `None` when the annotation does not say. Profile
+/// `hcloud` takes any other word for `uploaded`, as hcloud-cloud-controller-manager does.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -232,9 +232,9 @@ fn choose<'a>(
     None
 }
 
-/// Chooses from the certificates that carry the Service's UID: the certificate with the wanted name, else the first with
-/// the same domains, else the only certificate, unless an annotation sets another name. `None` means that no certificate
-/// fits. `Some(None)` means that the choice is not certain.
+/// Chooses from the certificates that carry the Service's UID: the certificate with the wanted name, else the first
+/// with the same domains, else the only certificate, unless an annotation sets another name. `None` means that no
+/// certificate fits. `Some(None)` means that the choice is not certain.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,

@@ -474,7 +474,7 @@ impl PortReader<'_, '_> {
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // The default of hcloud-cloud-controller-manager is off.
+        // This check is off by default in hcloud-cloud-controller-manager.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
@@ -493,7 +493,7 @@ impl PortReader<'_, '_> {
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
         let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
         if leaves_kube_proxy {
-            // A path or status codes that only kube-proxy answers to never stay.
+            // The path and the status codes of a check that asks kube-proxy do not stay on any other check.
             for field in [F::CheckPath, F::CheckStatusCodes] {
                 let usual = || Source::Rule("the default of the API");
                 self.wanted.sources.entry(field).or_insert_with(usual);
@@ -540,8 +540,7 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|one| self.has(one));
-        // The annotations of HTTP checks have an effect in
-        // hcloud-cloud-controller-manager only when the check is by HTTP.
+        // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match (set, asked) {

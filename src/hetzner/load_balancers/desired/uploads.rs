@@ -230,9 +230,9 @@ fn too_large(pair: &TlsPair) -> Option<String> {
         })
 }
 
-/// Returns the changes that delete certificates of this cluster which no load balancer uses, and
-/// which no Secret holds that a Service names. Returns `None` when nothing was uploaded. All
-/// certificates of a Secret that cannot be used stay.
+/// Returns the changes that delete the unused uploads of this cluster. An upload is unused when no load balancer uses
+/// the certificate, and no Secret that a Service names holds the certificate. All uploads of a Secret that cannot be
+/// used stay. Returns `None` when nothing was uploaded.
 pub(in crate::hetzner) fn unused(
     project: &Project,
     all: &[Certificate],

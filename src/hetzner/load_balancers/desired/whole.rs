@@ -43,7 +43,7 @@ pub(crate) struct Whole {
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: Place,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
-    /// Whether its public interface is on.
+    /// Whether the public interface of the load balancer is on.
     pub(crate) public: Option<Sourced<bool>>,
     /// Whether the load balancer is protected against deletion.
     pub(crate) protection: Option<Sourced<bool>>,

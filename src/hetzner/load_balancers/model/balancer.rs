@@ -133,7 +133,7 @@ pub enum Target {
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A kind that this version does not know.
+    /// A target of a kind that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -259,7 +259,7 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// `name (id, address)`, as messages write it.
+    /// Returns `name (id, address)`, the form that messages use.
     pub fn shown(&self) -> String {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
@@ -296,7 +296,7 @@ impl BalancerType {
 }
 
 impl LoadBalancer {
-    /// `name (id)`, as messages write it.
+    /// Returns `name (id)`, the form that messages use.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
