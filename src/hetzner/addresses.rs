@@ -254,7 +254,7 @@ pub(super) fn explain_missing(
     }
 }
 
-/// Whether this is a public address of the server. Every address of the server's IPv6 network is.
+/// Whether this is a public address of the server. Every address of the server's IPv6 network counts.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),

@@ -166,8 +166,8 @@ struct Attachment {
     network_name: String,
 }
 
-/// Checks that this machine is attached to the Network. When that cannot be known, it is logged and counts as attached:
-/// all work is done through the two APIs, and this check only finds a mistake in the settings.
+/// Checks that this machine is attached to the Network. When the answer is not known, this is logged and the machine
+/// counts as attached: all work is done through the two APIs, and the check only finds a mistake in the settings.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),

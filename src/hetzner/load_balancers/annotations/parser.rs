@@ -192,8 +192,9 @@ impl<'a> AnnotationParser<'a> {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its load balancer although it asks for another. When the load balancer is
-    /// shared, this is a problem with the whole, because the other Services decide about the whole.
+    /// Reports why the Service stays on its load balancer although it asks for another. When the
+    /// load balancer is shared, this is a problem with the whole, so that this Service leaves
+    /// alone what the others decide about the whole.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())

@@ -28,7 +28,8 @@ pub(crate) struct Desired {
     /// `None` when the load balancer is external, because nobody decides about the whole of an external load balancer.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
-    /// Whether present targets are still reached by private or public IP as they are now; see `Group::keeps_ways`.
+    /// Whether present targets keep the kind of IP, private or public, by which
+    /// they are reached; see `Group::keeps_ways`.
     pub(crate) keeps_ways: bool,
     pub(crate) certificates: CertificatePlan,
     pub(crate) ports: Vec<Port>,

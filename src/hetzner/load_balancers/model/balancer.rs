@@ -222,7 +222,7 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// The result of one port's health checks of one target. There are thousands of results with the same few words.
+/// The result of one port's health checks of one target. Thousands of results have the same few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
