@@ -1,4 +1,4 @@
-//! Actions that run in the cloud after a write: whether they have ended, and how.
+//! Asks the Cloud API whether actions that a write began have ended, and how they ended.
 
 use super::api::Api;
 use super::error::is_busy;
@@ -6,7 +6,7 @@ use crate::provider::{ActionId, Error, ErrorKind, Urgency};
 use serde::Deserialize;
 use std::collections::HashMap;
 
-/// The API takes no more IDs in one call.
+/// The highest number of IDs that the API takes in one call.
 const IDS_AT_MOST: usize = 25;
 
 /// An action of the API.
@@ -40,7 +40,7 @@ struct Actions {
 }
 
 impl Action {
-    /// None: it still runs; its number.
+    /// Returns how the action ended, or `None` while the action is running.
     pub(super) fn end(&self) -> Option<Result<(), Error>> {
         match self.status {
             Status::Running => None,
@@ -65,7 +65,8 @@ impl Action {
     }
 }
 
-/// An error where an action still runs on the load balancer of this path: what it adds shows when it has ended.
+/// Returns an error while an action runs on the load balancer of this path, because the load balancer does not show
+/// what an action adds before the action has ended.
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
     let running = format!("{path}/actions?status=running");
     let answer: Actions = api.get(&running, Urgency::Needed)?;
@@ -78,7 +79,7 @@ pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
     }
 }
 
-/// Asks once for all of these; those that have ended, each with how.
+/// Asks the API once for these actions, and returns those that have ended, each with its result.
 pub(super) fn ended(
     api: &Api,
     actions: &[ActionId],

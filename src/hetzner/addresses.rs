@@ -1,4 +1,4 @@
-//! A server's addresses as a node's, by address family and private Network.
+//! The addresses that a node gets from its server, chosen by address family and private Network.
 
 use crate::provider::variables::{
     HCLOUD_INSTANCES_ADDRESS_FAMILY, HCLOUD_INSTANCES_INTERNAL_IP_RANGES, HCLOUD_NETWORK,
@@ -11,7 +11,7 @@ use crate::provider::{
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Names the server's IPv6 address, where the first of its network is not the one.
+/// The annotation with the server's IPv6 address, for servers that do not use the first address of their IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 impl AddressFamily {
@@ -24,18 +24,18 @@ impl AddressFamily {
     }
 }
 
-/// Which addresses of a server its node gets.
+/// Rules that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
-    /// ID of the private Network.
+    /// The ID of the private Network.
     pub(super) network: Option<u64>,
-    /// Whether private addresses that the API does not know stay: of a cloud server those that its kubelet was given, of a
-    /// dedicated one those that it reported.
+    /// Whether the node keeps private addresses that the API does not know. On a cloud server these are the addresses
+    /// that its kubelet was given; on a dedicated server, the addresses that its kubelet reported.
     pub(super) keeps_reported: bool,
 }
 
-/// Hostname, public addresses, private addresses, in this order; what is found about them is added to `findings`. The
-/// error: why the node can't be given any.
+/// Returns the hostname, the public addresses and the private addresses, in this order, and adds what is found about
+/// them to `findings`. The error says why the node cannot be given any address.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
@@ -44,7 +44,7 @@ pub(super) fn addresses(
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let family = rules.family;
     let by_family = by_family(family);
-    // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
+    // A dedicated server with another name may serve another purpose by now, so the node keeps its own name.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -72,7 +72,7 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if family.value.wants_ipv6() => {
-            // Hetzner routes a /64; its images answer on the first address.
+            // Hetzner routes a /64 network to a server; Hetzner's images answer on its first address.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }
@@ -86,8 +86,9 @@ pub(super) fn addresses(
     Ok(addresses)
 }
 
-/// The private addresses: those of the annotation, else those that the kubelet was given, else that in the Network, else
-/// those that a dedicated server has. `external`: the addresses before them.
+/// Returns the private addresses from the first source that has any: the annotation `internal-ip`, the addresses that
+/// the kubelet was given, the address in the Network, the addresses that the kubelet of a dedicated server reported.
+/// `external` holds the hostname and the public addresses of the node.
 fn internal_addresses(
     instance: &Instance,
     node: &Node,
@@ -119,7 +120,8 @@ fn internal_addresses(
     })
 }
 
-/// The error: the annotation `internal-ip` names an address outside of these ranges. Without ranges every address is right.
+/// Returns an error when the annotation `internal-ip` names an address outside of these ranges.
+/// Without ranges, every address is allowed.
 pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Finding>> {
     let text = node.annotations.get(INTERNAL_IP).map(String::as_str);
     let mut ips = text.and_then(one_ip_or_two).into_iter().flatten();
@@ -135,7 +137,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
     }
 }
 
-/// Those that the annotation names. The error: it is none of these, or one is an ExternalIP as well.
+/// Returns the addresses that the annotation names. It is an error when the text is not one or two unicast addresses,
+/// or when one of the addresses is an ExternalIP of the node as well.
 fn annotated_internal_ips(
     text: &str,
     external: &[Sourced<NodeAddress>],
@@ -162,7 +165,8 @@ fn internal(ips: Vec<IpAddr>, annotation: &str) -> impl Iterator<Item = Sourced<
     })
 }
 
-/// The node's own that stay beside these, and findings about the others.
+/// Returns the InternalIPs that the node reported and keeps, and a finding about
+/// each InternalIP that the node does not keep.
 fn internal_ips(
     node: &Node,
     external: &[Sourced<NodeAddress>],
@@ -198,7 +202,7 @@ fn warning(reason: Reason, message: String) -> Finding {
     Finding::warning(reason, message).by_provider()
 }
 
-/// Why an address is not among those above, when a setting is the reason.
+/// Returns a finding that says why the node does not get this address, when a setting is the reason.
 pub(super) fn explain_missing(
     instance: &Instance,
     ip: IpAddr,
@@ -250,7 +254,7 @@ pub(super) fn explain_missing(
     }
 }
 
-/// Of an IPv6 network every address is the server's.
+/// Whether this is a public address of the server. Every address of the server's IPv6 network counts.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),
@@ -258,7 +262,7 @@ fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     }
 }
 
-/// The setting that chose, as `NAME=value`.
+/// Returns the setting that chose the address family, as `NAME=value`.
 fn by_family(family: &Sourced<AddressFamily>) -> String {
     let origin = match family.source {
         Source::Default(_) => " (default)",
@@ -280,8 +284,9 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     }
 }
 
-/// As Go's `IsGlobalUnicast`, which upstream asks: private addresses are, loopback,
-/// multicast and link-local ones are not. One that only wraps an IPv4 address is none.
+/// Whether this is a unicast address according to Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager asks.
+/// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv6
+/// addresses that only wrap an IPv4 address.
 fn is_unicast(ip: &IpAddr) -> bool {
     let is_special = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),

@@ -1,4 +1,5 @@
-//! Calls to the Cloud API: the budget before, its headers after, lists page by page, and what is counted.
+//! Calls to the Cloud API. The budget is asked before a call, and reads the headers of the answer. Lists are read page
+//! by page, and every call is counted in metrics.
 
 use super::budget::Budget;
 pub(super) use super::error::Failed;
@@ -17,11 +18,11 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     pub(super) http: http::Client,
     pub(super) budget: Budget,
-    /// Of every write.
+    /// The urgency of every write.
     urgency: Urgency,
 }
 
-/// Another resource, by its ID.
+/// A reference to another resource, by its ID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Reference {
     pub id: u64,
@@ -33,17 +34,17 @@ pub struct Location {
     pub network_zone: String,
 }
 
-/// What the API lists, and gives one by one.
+/// A kind of resource that the API lists, and that can be read by its ID.
 pub(super) trait Resource: DeserializeOwned {
-    /// Its list, in paths and answers.
+    /// The name of the list, in paths and in answers.
     const LIST: &'static str;
     const ONE: &'static str;
-    /// Lists that hardly ever change take no `sort`; the API gives them by ID.
+    /// Whether the list can be sorted. Lists that hardly ever change do not take `sort`; the API returns them by ID.
     const TAKES_SORT: bool = true;
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource, or with a page of a list; each resource has its own names for them.
+/// An answer with one resource or with a page of a list. The API names these fields after the kind of resource.
 #[derive(Deserialize)]
 struct Answer<T> {
     #[serde(
@@ -72,7 +73,7 @@ struct Meta {
     pagination: Pagination,
 }
 
-/// A list that hardly ever changes, as last read.
+/// A cached list that hardly ever changes.
 pub(super) struct Kept<T> {
     read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
 }
@@ -84,7 +85,8 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Read again where what is known, of this age, is not good enough.
+    /// Returns the cached list when `is_good` accepts its age and content, and reads the list again otherwise. `first`
+    /// provides the list and the time of its read while nothing is cached.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -127,13 +129,14 @@ impl Api {
         }
     }
 
-    /// May a write be made after so many reads? Else they would use up the calls that it waits for.
+    /// Checks that the budget allows a write after this number of reads. Without this check, the reads
+    /// could use up the calls that the write needs.
     pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), provider::Error> {
         let now = clock::now();
         self.budget.admit_after(reads, what, self.urgency, now)
     }
 
-    /// Writes once, when the gate and the budget let it pass. A DELETE has no body.
+    /// Sends a write once, when the gate and the budget allow it. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -143,7 +146,7 @@ impl Api {
         self.write_secret(method, path, body, &[])
     }
 
-    /// The same of a body that holds these secrets.
+    /// Sends a write, like [`Api::write`], with a body that holds these secrets.
     pub(super) fn write_secret<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -170,7 +173,7 @@ impl Api {
         }
     }
 
-    /// One resource as it is now.
+    /// Reads one resource in its present state.
     pub(super) fn one<T: Resource>(&self, id: u64, urgency: Urgency) -> Result<T, provider::Error> {
         let path = format!("/{}/{id}", T::LIST);
         let answer: Answer<T> = self.get(&path, urgency)?;
@@ -182,7 +185,7 @@ impl Api {
         Err(unavailable(format!("GET {path}: {why}")))
     }
 
-    /// Every page of a list: complete, or an error. `query`: see [`Api::page`].
+    /// Reads every page of a list. The result is the complete list or an error. [`Api::page`] describes `query`.
     pub(super) fn list<T: Resource>(
         &self,
         query: &str,
@@ -191,21 +194,21 @@ impl Api {
         pages::whole(T::id, |number| self.page(query, number, urgency))
     }
 
-    /// One page of a list, from 1. `query`: empty, or ends with `&`.
+    /// Reads one page of a list. The first page has the number 1. `query` is empty or ends with `&`.
     pub(super) fn page<T: Resource>(
         &self,
         query: &str,
         number: u32,
         urgency: Urgency,
     ) -> Result<pages::Part<T>, provider::Error> {
-        // By ID, or the order of reads would not help: see `pages`.
+        // Pages that are not sorted by ID could miss a resource, in whatever order they are read. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
         let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // Twice the same is one.
+                // A resource that is on the page twice counts once.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -236,7 +239,7 @@ fn unavailable(why: String) -> provider::Error {
     provider::Error::new(ErrorKind::Unavailable, why)
 }
 
-/// A list may be empty, but it is always there.
+/// Turns "not found" into a misconfiguration: a list may be empty, but the API always has the list.
 fn always_there(error: provider::Error) -> provider::Error {
     match error.kind {
         ErrorKind::NotFound => provider::Error::new(
@@ -247,15 +250,15 @@ fn always_there(error: provider::Error) -> provider::Error {
     }
 }
 
-/// As the gate is asked: a change that names nothing to change, of a load balancer that can't
-/// exist. The number is the highest that the API's document allows, and numbers are given out
-/// from below.
+/// The write that checks the token's permission, in the words with which the gate is asked. It changes
+/// nothing, on a load balancer that cannot exist: its ID is the highest that the API's documentation allows,
+/// and the API gives out IDs from the lowest.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// A token with the permission Read may, by Hetzner's documentation of tokens, only GET: any other
-/// method is refused for that alone. That this is checked before the path is not written
-/// down, so only the refusal is beyond doubt; an answer that the load balancer does not exist shows that the token may
-/// write.
+/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read
+/// may only GET, and that any other method is refused for this reason alone. It does not say that the
+/// permission is checked before the path, so only the refusal is beyond doubt. When the answer is that the load
+/// balancer does not exist, the token may write.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})));
@@ -270,8 +273,8 @@ pub(super) fn permission(api: &Api) -> Permission {
     }
 }
 
-/// Counts the calls, in the forms that hcloud-go's users know. Called for every try. As there, what was not answered
-/// has no code and counts elsewhere.
+/// Counts every try of a call in metrics, in the form that users of hcloud-go know. A try that was not answered has no
+/// status code, and is counted in another metric, as in hcloud-go.
 pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     let method = &method.lower_name();
     match stage {
@@ -292,7 +295,7 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     }
 }
 
-/// `/servers/42?page=1` → `/servers/-`.
+/// Returns the path with `-` in place of IDs and names, and without its query: `/servers/42?page=1` → `/servers/-`.
 pub(super) fn endpoint(path: &str) -> String {
     let segments = path.split('?').next().unwrap_or_default().split('/').map(|segment| {
         let is_word = segment.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');

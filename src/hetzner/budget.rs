@@ -1,5 +1,5 @@
-//! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the
-//! CSI driver and Terraform. Every call that is saved is left to them.
+//! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the CSI driver and Terraform.
+//! Every call that is saved is left to them.
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
@@ -7,7 +7,8 @@ use crate::provider::{Error, ErrorKind, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Below so many percent of the limit reads stop for which this waits, and what is meant by it, for people.
+/// Returns the share of the rate limit, in percent, that must be left for a call of this urgency, and what
+/// waits when less is left, as text for messages.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
@@ -17,18 +18,17 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
     }
 }
 
-/// The budget is refilled by one call a second.
+/// The time in which the API gives back one call of the budget.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// After a 429, nothing is asked for this long, or as long as its `Retry-After` says; doubled
-/// with each further one.
+/// The pause after the first 429. Each further 429 doubles the pause. A longer `Retry-After` counts instead.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A `Retry-After` is believed up to this: by then, an empty budget is full again.
+/// The longest `Retry-After` that is obeyed. An empty budget is full again after this time.
 const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
-/// What the API last said about the budget.
+/// The budget as the API last reported it.
 #[derive(Default)]
 pub(super) struct Budget {
     state: Mutex<State>,
@@ -36,21 +36,21 @@ pub(super) struct Budget {
 
 #[derive(Default)]
 struct State {
-    /// Limit and what remained, and when that was said.
+    /// The limit, the calls that remained, and when the API said so.
     seen: Option<(u64, u64, Instant)>,
-    /// By how much the API's clock was ahead of ours.
+    /// How far the API's clock was ahead of ours.
     clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
 
 impl Budget {
-    /// May this call be made now? The error says when to ask again; it costs no call.
+    /// Checks that this call may be made now. The error says when to ask again, and costs no call.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
         self.admit_after(0, what, urgency, now)
     }
 
-    /// The same of a call before which so many others are made.
+    /// Checks that this call may be made after `calls` other calls.
     pub(super) fn admit_after(
         &self,
         calls: u64,
@@ -94,14 +94,15 @@ impl Budget {
         Ok(())
     }
 
-    /// Limit and what remained when an answer last said so, and by how much the API's clock was ahead of ours.
+    /// Returns the limit and the remaining calls of the last answer that reported them, and
+    /// how far the API's clock was ahead of ours.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
         let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));
         (rate_limit, state.clock_ahead_s)
     }
 
-    /// Takes note of what an answer says.
+    /// Takes note of the rate limit, the time and the status that an answer reports.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {

@@ -1,4 +1,4 @@
-//! Certificates of the project, as the API says them: only the fields we read, and the list.
+//! The project's certificates. Only the fields that this program uses are read.
 
 use super::api::{Reference, Resource};
 use jiff::Timestamp;
@@ -10,31 +10,32 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Certificate {
     pub id: u64,
     pub name: String,
-    /// Like `used_by`, an answer without it is none: what has no labels would seem to be free.
+    /// The labels, which every answer must have, like `used_by`: a certificate
+    /// without labels would seem to belong to nobody.
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,
-    /// RFC 3339; none while it is not issued.
+    /// The expiry in RFC 3339, or `None` while the certificate is not issued.
     #[serde(default)]
     pub not_valid_after: Option<String>,
-    /// None: it was uploaded, and is complete.
+    /// The status of a managed certificate. `None` means that the certificate was uploaded, and is complete.
     pub status: Option<CertificateStatus>,
-    /// Load balancers, by their IDs.
+    /// The load balancers that use the certificate, by their IDs.
     pub used_by: Vec<Reference>,
 }
 
-/// How far Hetzner has come with a managed certificate.
+/// The status of a managed certificate at Hetzner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateStatus {
-    /// `pending`, `completed` or `failed`.
+    /// The state of the issuance: `pending`, `completed` or `failed`.
     pub issuance: String,
-    /// `scheduled`, `pending`, `failed` or `unavailable`.
+    /// The state of the renewal: `scheduled`, `pending`, `failed` or `unavailable`.
     #[serde(default)]
     pub renewal: String,
     pub error: Option<CertificateError>,
 }
 
-/// Why issuance or renewal failed.
+/// The reason why issuance or renewal failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateError {
     #[serde(default)]
@@ -44,35 +45,35 @@ pub struct CertificateError {
 }
 
 impl Certificate {
-    /// `name (id)`, as messages write it.
+    /// Returns `name (id)`, the form that messages use.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Hetzner orders and renews it.
+    /// Whether Hetzner orders and renews the certificate.
     pub fn is_managed(&self) -> bool {
         self.status.is_some()
     }
 
-    /// None: not issued yet, or no time.
+    /// Returns when the certificate expires, or `None` when it is not issued yet or the API's text is not a time.
     pub fn expires(&self) -> Option<Timestamp> {
         self.not_valid_after.as_ref()?.parse().ok()
     }
 
-    /// A load balancer can show it.
+    /// Whether the certificate is issued, so that a load balancer can use it.
     pub fn is_issued(&self) -> bool {
         let status = self.status.as_ref();
         status.is_none_or(|status| status.issuance == "completed")
     }
 }
 
-/// All that were read, by what may name them.
+/// All certificates that were read, with an index of their IDs and names.
 pub(super) struct Certificates<'a> {
     pub(super) all: &'a [Certificate],
     index: &'a Index,
 }
 
-/// The places in a list of certificates, by what may name them.
+/// The positions of certificates in a list, by ID and by name.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     by_id: HashMap<String, usize>,
@@ -88,12 +89,12 @@ impl Index {
 }
 
 impl<'a> Certificates<'a> {
-    /// `index`: it was made for this list.
+    /// Joins a list and the index that was made for this list.
     pub(super) fn new(all: &'a [Certificate], index: &'a Index) -> Certificates<'a> {
         Certificates { all, index }
     }
 
-    /// By its ID, else by its name.
+    /// Returns the certificate with this ID, or else the certificate with this name.
     pub(super) fn named(&self, text: &str) -> Option<&'a Certificate> {
         let by_id = self.index.by_id.get(text).and_then(|place| self.all.get(*place));
         by_id.or_else(|| self.with_name(text))

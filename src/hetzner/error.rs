@@ -1,26 +1,26 @@
-//! A failed call to the Cloud API, in its own words.
+//! Errors of calls to the Cloud API, in the API's own words.
 
 use crate::http::{self, Kind};
 use crate::provider::variables::{HCLOUD_ENDPOINT, HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
 use crate::provider::{self, CORRELATION, ErrorKind};
 use serde_json::Value;
 
-/// A call that failed.
+/// A failed call to the Cloud API.
 pub(super) struct Failed {
     pub(super) error: provider::Error,
-    /// None: the API did not answer with an error of its own.
+    /// The API's error code, or `None` when the API did not answer with an error of its own.
     pub(super) code: Option<Code>,
 }
 
-/// What the API says is wrong, for decisions.
+/// The API's error code with its details, on which the callers decide.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) code: String,
-    /// Of `invalid_input`: the names of the fields; of `resource_limit_exceeded`: of the limits.
+    /// The names of the wrong fields for `invalid_input`, or of the limits for `resource_limit_exceeded`.
     pub(super) fields: Vec<String>,
 }
 
-/// Another change is being made to the same resource.
+/// Whether this code says that another change is being made to the same resource.
 pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
@@ -72,20 +72,20 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// What it means, by the API's code where it says one.
+/// Returns what the error means. The API's code decides, when there is a code.
 fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (Kind::Refused(_), ..) => ErrorKind::Refused,
         (Kind::Token(_), ..) => ErrorKind::Misconfigured,
         (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
         (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
-        // Only the API's own word counts: a proxy's 404 is no answer.
+        // A 404 without the API's own code may come from a proxy, and does not count as "not found".
         (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
         (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // With robot_unavailable as well: of all targets it is about those on dedicated servers alone.
+        // `robot_unavailable` is among these codes, because it concerns only targets on dedicated servers.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

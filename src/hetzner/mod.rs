@@ -1,7 +1,7 @@
-//! The contract for Hetzner Cloud and its dedicated servers: their APIs, their rate budgets, and the two profiles.
+//! The provider for Hetzner Cloud and its dedicated servers: their APIs, their rate limits, and the two profiles.
 //!
-//! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
-//! node. Must never import `controllers`, `cache` or `kube`.
+//! This module knows the paths, errors and limits of the Cloud API, and what a Hetzner server means for a node. It must
+//! never import `controllers`, `cache` or `kube`.
 
 mod actions;
 mod addresses;

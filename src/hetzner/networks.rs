@@ -1,5 +1,5 @@
-//! The private Network: found once, by ID or by name; whether this machine is attached to it; and its routes, read with
-//! it and changed one at a time.
+//! The private Network and its routes. The Network is found once, by ID or by name. Its routes are read with the
+//! Network and changed one at a time. The metadata service says whether this machine is attached to the Network.
 
 use super::actions::Action;
 use super::api::{Api, Resource};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// An answer that lacks one of these is an error.
+/// A private Network, as the API answers it. A missing field without a default is an error.
 #[derive(Deserialize)]
 pub(super) struct Network {
     pub(super) id: u64,
@@ -25,7 +25,7 @@ pub(super) struct Network {
     routes: Vec<Written>,
     #[serde(default)]
     expose_routes_to_vswitch: bool,
-    /// When it was read.
+    /// When the Network was read.
     #[serde(skip, default = "clock::now")]
     pub(super) read: Instant,
 }
@@ -40,14 +40,14 @@ pub struct Subnet {
 }
 
 impl Network {
-    /// Do dedicated servers in its vSwitch have its routes? None: it has no vSwitch.
+    /// Whether dedicated servers in the Network's vSwitch get its routes. `None` means that the Network has no vSwitch.
     pub(super) fn exposes_routes(&self) -> Option<bool> {
         self.subnets.iter().any(Subnet::is_of_vswitch).then_some(self.expose_routes_to_vswitch)
     }
 }
 
 impl Subnet {
-    /// Those are for dedicated servers.
+    /// Whether this is the subnet of a vSwitch, which connects dedicated servers.
     pub(super) fn is_of_vswitch(&self) -> bool {
         self.kind == "vswitch"
     }
@@ -61,7 +61,8 @@ impl Resource for Network {
     }
 }
 
-/// The Network meant by the settings. One list answers both forms, and says what there is when it is neither.
+/// Finds the Network that the settings name. The list of all Networks serves both an ID and a name,
+/// and lets the error say which Networks exist.
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Error> {
     let networks = api.list::<Network>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
@@ -85,10 +86,10 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
     })
 }
 
-/// A Network takes no more.
+/// The highest number of routes that a Network can have.
 const ROUTES_AT_MOST: usize = 100;
 
-/// A route as the API writes it.
+/// A route in the API's form.
 #[derive(Deserialize)]
 struct Written {
     destination: String,
@@ -100,7 +101,7 @@ struct Begun {
     action: Action,
 }
 
-/// The Network as it is now.
+/// Reads the Network and its routes in their present state.
 pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::Network, Error> {
     let network: Network = api.one(id, urgency)?;
     let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
@@ -115,8 +116,8 @@ pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::N
     })
 }
 
-/// Adds or deletes a route. The API knows both by destination and gateway together, so that no
-/// other one can go.
+/// Adds or deletes a route. The API identifies a route by its destination and its gateway
+/// together, so that no other route can be deleted.
 pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
     let command = match change.kind {
         RouteChangeKind::Add => "add_route",
@@ -132,7 +133,7 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
             None => Ok(Applied::Running(action.id())),
             Some(end) => end.map(|()| Applied::Done),
         },
-        // Another program, or an earlier process, has deleted it.
+        // The route is gone already: another program, or an earlier process, has deleted it.
         Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }
@@ -141,7 +142,7 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
 }
 
 impl Written {
-    /// None: of another form than IPv4.
+    /// Returns the route, or `None` when it is not an IPv4 route.
     fn read(&self) -> Option<Route> {
         Some(Route {
             destination: self.destination.parse().ok()?,
@@ -150,22 +151,23 @@ impl Written {
     }
 }
 
-/// The metadata service: what the server that we run on may ask about itself. It is on every cloud server (link-local, so
-/// on this one), on no other machine, and never behind a proxy.
+/// The metadata service, which every cloud server can ask about itself. Its address is link-local: the service is on
+/// the same host, on no other kind of machine, and never behind a proxy.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// It answers from the same host; where there is none, the wait must be short. By the machine's time.
+/// The timeout of the metadata service, in the machine's time. The service answers from the same host. On machines
+/// without the service, the wait must be short.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One of `/private-networks`.
+/// An entry of `/private-networks`.
 #[derive(Default)]
 struct Attachment {
     network_id: u64,
     network_name: String,
 }
 
-/// Is this machine in the Network? Where that is not known, it is logged and counts as yes:
-/// all our work is done through the two APIs, and the check finds a slip in a setting, no more.
+/// Checks that this machine is attached to the Network. When the answer is not known, this is logged and the machine
+/// counts as attached: all work is done through the two APIs, and the check only finds a mistake in the settings.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),
@@ -191,7 +193,7 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
     ))
 }
 
-/// What the metadata service says about it.
+/// Asks the metadata service whether this machine is attached to the Network.
 pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
     let attached = match attachments(endpoint) {
         Ok(attached) => attached,
@@ -213,8 +215,8 @@ fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {
     attachments.ok_or_else(|| "what answers there is not Hetzner's".to_owned())
 }
 
-/// A list of flat maps, of which two keys are read: what comes from outside is not read as YAML, which can refer to
-/// itself. None: it is another answer.
+/// Reads a list of flat maps, of which only two keys are used. Text from outside is not parsed as YAML, because YAML
+/// can refer to itself. Returns `None` when the text is not such a list.
 fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
     let mut all = Vec::new();
     for line in text.lines() {
@@ -244,7 +246,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// What is answered, and what is made of it.
+    /// Each case is an answer of the metadata service and the result of the check.
     #[test]
     fn only_hetzners_own_answer_counts() {
         let list = "- ip: 10.0.0.2\n  alias_ips:\n  - 10.0.0.3\n  network_id: 42\n  network_name: \"net: 1\"\n";

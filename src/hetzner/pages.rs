@@ -1,31 +1,31 @@
-//! A list that changes while its pages are read: in which order they are read, so that nothing slips through.
+//! Reads a list that may change while its pages are read, in an order in which no resource is missed.
 //!
-//! Sorted by ID, a new resource comes last and moves no other, and a deleted one moves all
-//! behind it a place towards the beginning. Read forwards, one may move from page 3 to page 2
-//! when page 2 was read already, and a new one hides it from every count. Read backwards, it
-//! moves towards pages that are still to come: it may be met twice, but never missed.
+//! A new resource comes last in a list sorted by ID, and moves no other. A deletion moves all resources behind it one
+//! place towards the beginning. When pages are read forwards, a resource may move from page 3 to page 2 after page 2
+//! was read, and a new resource hides this gap from every count. When pages are read backwards, a resource moves
+//! towards pages that are still to be read. The resource may then be read twice, but is never missed.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many are asked for; the API allows no more.
+/// The number of items asked for on each page. The API allows no more.
 pub(super) const PER_PAGE: u32 = 50;
 
-/// 20,000 resources: far above what a project may have.
+/// The highest number of pages, which hold 20,000 resources. A project may have far fewer.
 const PAGES_AT_MOST: u32 = 400;
 
-/// What a page says about itself and the others. A field that is missing is an error: without
-/// it, any document with an empty list would be an empty project.
+/// The position of a page in its list. A missing field is an error: otherwise any document with an empty
+/// list would be taken for an empty project.
 #[derive(Debug, Deserialize)]
 pub(super) struct Pagination {
     page: u32,
     per_page: u64,
     #[serde(deserialize_with = "present")]
     next_page: Option<u32>,
-    /// May be null on the last page.
+    /// The number of the last page, which may be null on the last page.
     #[serde(deserialize_with = "present")]
     last_page: Option<u32>,
-    /// Null where the API does not count.
+    /// The number of items of the whole list, which is null when the API does not count them.
     #[serde(deserialize_with = "present")]
     total_entries: Option<u64>,
 }
@@ -33,8 +33,8 @@ pub(super) struct Pagination {
 /// The items of one page of a list, and the number of the last page, from 1.
 pub(super) type Part<T> = (Vec<T>, u32);
 
-/// All that was there from the first read to the last, each once, by ID: as it was last read.
-/// One page is one read, and n pages are n + 1.
+/// Returns all resources that existed from the first read to the last. Each resource is returned once, in the order of
+/// IDs, as it was last read. A list of one page takes one read, and a list of n pages takes n + 1.
 pub(super) fn whole<T, E>(
     id: impl Fn(&T) -> u64,
     mut read: impl FnMut(u32) -> Result<Part<T>, E>,
@@ -45,7 +45,7 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Down to the first again: those of page 2 may have moved there since.
+        // Page 1 is read again at the end, because resources of page 2 may have moved there since the first read.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }
@@ -53,7 +53,7 @@ pub(super) fn whole<T, E>(
     Ok(items.into_values().collect())
 }
 
-/// Reads of all pages where there are so many resources.
+/// Returns the number of calls that reading this number of resources takes.
 pub(super) fn calls(count: usize) -> u32 {
     match u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX) {
         0 | 1 => 1,
@@ -61,12 +61,12 @@ pub(super) fn calls(count: usize) -> u32 {
     }
 }
 
-/// All that is on the pages of `per_page` on which these IDs are or would be: one of these IDs that is not in the answer
-/// did not exist when its page was read. `place`: how many lower IDs there are, as far as is known; a wrong one costs
-/// reads. Where so many reads as the list has pages do not show it, all of them are read.
+/// Returns all resources on the pages on which these IDs are, or would be. An ID that is missing from the result did
+/// not exist when its page was read. `place` returns how many lower IDs there are, as far as is known; a wrong number
+/// costs only more reads. When as many reads as the list has pages do not decide about every ID, all pages are read.
 ///
-/// A page decides about all between its lowest and its highest ID. Between two pages there is nothing when the later
-/// one was read first: in between, nothing moves from the earlier page to the later.
+/// A page decides about every ID between its lowest and its highest. There is nothing between two pages when the later
+/// page was read first, because no resource moves from the earlier page to the later.
 pub(super) fn around<T, E>(
     ids: &BTreeSet<u64>,
     per_page: usize,
@@ -77,7 +77,7 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // By how many places resources have moved towards the beginning since `place` was known.
+    // The number of places by which resources have moved towards the beginning since `place` was known.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -85,7 +85,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the next page, when that page was the one read just before.
+        // The lowest ID of the next page, when the next page was read just before this page.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -98,7 +98,7 @@ pub(super) fn around<T, E>(
             let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
             let bounds = part.first_key_value().zip(part.last_key_value());
             let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
-                // Deletions have left it behind the last one; or there is nothing at all.
+                // The page is empty because deletions have left it behind the last page, or because the list is empty.
                 if number == 1 {
                     return Ok(Vec::new());
                 }
@@ -115,7 +115,7 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After one step, where it would be if all before it had moved as far as this page.
+                // After one step, this is the page of the ID if everything before it has moved as far as this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -127,10 +127,9 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// The number of the last page, when this is page `number`, whole, with so many items.
+    /// Returns the number of the last page, when this is the complete page `number` with this number of items.
     ///
-    /// Only within one page do the numbers have to fit: between two reads anything may be made
-    /// and deleted.
+    /// The numbers are only compared within one page, because anything may be created and deleted between two reads.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));
@@ -145,7 +144,7 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // On a page behind the last: nothing.
+            // A page behind the last page has no items.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };
@@ -181,7 +180,7 @@ fn or_none(page: Option<u32>) -> String {
     page.map_or_else(|| "none".to_owned(), |page| page.to_string())
 }
 
-/// Null is none; a field that is not there is an error.
+/// Reads null as `None`, while a missing field is an error.
 fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -203,11 +202,11 @@ mod tests {
     use std::collections::BTreeSet;
     use std::convert::Infallible;
 
-    /// So that a few resources are several pages.
+    /// Small pages, so that a few resources fill several.
     const PER_PAGE: usize = 3;
     const RUNS: u64 = 20_000;
 
-    /// A list of resources in pages; an item is an ID and the read that showed it.
+    /// A list of resources in pages. An item is an ID and the number of the read that returned it.
     struct Model {
         ids: Vec<u64>,
         next_id: u64,
@@ -237,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Anything may be made and deleted between any two reads.
+    /// Anything may be created and deleted between any two reads.
     #[test]
     fn what_is_there_all_the_time_is_never_missed() {
         for seed in 0..RUNS {
@@ -272,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Anything may be made and deleted between any two reads, and what is known of places may be old or wrong.
+    /// Anything may be created and deleted between any two reads, and the known places may be old or wrong.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);
@@ -320,7 +319,7 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// In a list of 1,200 resources, of which 300 in a row, or every tenth, have been deleted since it was known.
+    /// A list of 1,200 resources was known, of which 300 in a row, or every tenth, have been deleted since.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

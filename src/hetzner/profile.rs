@@ -3,7 +3,7 @@
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// Scheme of the provider IDs of dedicated servers, in both profiles.
+/// The scheme of the provider IDs of dedicated servers, in both profiles.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {
@@ -14,7 +14,7 @@ impl Profile {
         }
     }
 
-    /// Of a dedicated server the same in both.
+    /// Returns the provider ID of a server. The ID of a dedicated server is the same in both profiles.
     pub(super) fn provider_id(self, id: InstanceId) -> String {
         match id {
             InstanceId::Cloud(number) => format!("{}://{number}", self.name()),
@@ -28,14 +28,14 @@ impl Profile {
         };
         match (scheme, rest.strip_prefix("bm-")) {
             (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
-            // An older fork's. A Robot number must never be looked up as a cloud ID.
+            // This is the form of an older fork. A Robot number must never be looked up as a cloud ID.
             ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
             _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
         }
     }
 
-    /// Instance type, zone and region labels.
+    /// Returns the labels for instance type, zone and region, each with its source.
     pub(super) fn topology(
         self,
         instance: &Instance,
@@ -99,7 +99,7 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// The datacenter that the API named until July 2026, which zone labels of existing clusters carry.
+/// Returns the datacenter that the API named until July 2026, because zone labels of existing clusters have this value.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

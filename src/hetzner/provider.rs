@@ -1,4 +1,4 @@
-//! Hetzner Cloud as the controllers see it.
+//! The provider that the controllers use for Hetzner Cloud.
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
@@ -26,39 +26,39 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A read may take this long: a page is made in some hundred milliseconds on a bad day.
+/// The timeout of a read. On a bad day, the API takes some hundred milliseconds for a page.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
-/// A page of 50 servers is some 300 kB.
+/// The highest number of bytes of a body. A page of 50 servers has some 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
-/// What the provider is made from.
+/// Settings from which the provider is made.
 pub struct Settings {
     pub profile: Profile,
     pub connection: CloudConnection,
     pub network: Option<NetworkSelector>,
-    /// Base URL of the metadata service, to ask it whether this machine is attached to the
-    /// Network. `None` when it need not be.
+    /// The base URL of the metadata service, which is asked whether this machine is attached to the Network. `None`
+    /// means that this machine need not be attached.
     pub metadata: Option<String>,
     pub nodes: NodeSettings,
-    /// `None` when `ROBOT_ENABLED` is false.
+    /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
-    /// `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// The gate that every write asks first.
     pub gate: Arc<dyn Gate>,
-    /// Of every write.
+    /// The urgency of every write.
     pub urgency: Urgency,
 }
 
-/// How the Cloud API is reached.
+/// Settings of the connection to the Cloud API.
 pub struct CloudConnection {
-    /// `HCLOUD_ENDPOINT`, without a trailing slash.
+    /// The value of `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
-    /// Whom to trust.
+    /// The certificates to trust.
     pub tls: Tls,
     pub proxies: Proxies,
     pub token: SecretSource,
-    /// `HCLOUD_DEBUG`: log bodies.
+    /// Whether bodies are logged (`HCLOUD_DEBUG`).
     pub debug: bool,
     pub timing: Timing,
 }
@@ -67,10 +67,11 @@ pub struct CloudConnection {
 pub struct NodeSettings {
     pub address_family: Sourced<AddressFamily>,
     pub internal_ip_from: InternalIpFrom,
-    /// `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`: where the addresses of the annotation `internal-ip` must be. Empty: anywhere.
+    /// The ranges in which the addresses of the annotation `internal-ip` must be
+    /// (`HCLOUD_INSTANCES_INTERNAL_IP_RANGES`). When the list is empty, every address is allowed.
     pub internal_ip_ranges: Vec<IpNet>,
     pub label_prefixes: LabelPrefixes,
-    /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+    /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
     pub zone_label: Sourced<bool>,
 }
 
@@ -78,19 +79,19 @@ pub struct NodeSettings {
 pub struct Hetzner {
     settings: Settings,
     api: Arc<Api>,
-    /// The Network, once it was found.
+    /// The Network of the settings, after it was found.
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
-    /// Those of the settings.
+    /// The defaults for load balancers from the settings.
     load_balancers: Arc<load_balancers::Defaults>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// `None` without its credentials.
+    /// `None` when the credentials are not set.
     robot: Option<Robot>,
 }
 
 impl Hetzner {
-    /// Makes no call.
+    /// Makes the provider without calling the API.
     pub fn new(settings: Settings) -> Hetzner {
         let connection = &settings.connection;
         let client = |base: &str, login, retry, watch| {
@@ -125,7 +126,7 @@ impl Hetzner {
         }
     }
 
-    /// Plans load balancers with this Network.
+    /// Returns the project that plans load balancers with this Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,
@@ -135,9 +136,8 @@ impl Hetzner {
         }
     }
 
-    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine
-    /// must
-    /// be attached to it.
+    /// Returns the Network of the settings, and looks for the Network when it was not found before. Returns `None` when
+    /// the settings name no Network. With `is_checked`, this machine must be attached to the Network.
     fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
         let Some(selector) = &self.settings.network else {
             return Ok(None);
@@ -162,8 +162,8 @@ impl Hetzner {
 }
 
 impl Hetzner {
-    /// What manifests are checked by, without a cluster: as if the project had no load balancer. `reads`: what the Services
-    /// name is read; else every name counts as right.
+    /// Returns a snapshot by which manifests are checked without a cluster, as if the project had no load balancer.
+    /// With `reads`, the resources that the Services name are read; otherwise every name counts as right.
     pub fn for_manifests(
         &self,
         services: &[&Service],
@@ -176,7 +176,7 @@ impl Hetzner {
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
-        // The cluster may have one, even where no setting names it here.
+        // The cluster may have a Network, even when no setting names one here.
         project.network = project.network.or(Some(0));
         Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
     }
@@ -186,7 +186,7 @@ impl Hetzner {
         services: &[&Service],
         urgency: Urgency,
     ) -> Result<(Project, load_balancers::Observed), Error> {
-        // Without the Network that the settings name, every plan would be wrong.
+        // Every plan would be wrong without the Network that the settings name.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         let known = load_balancers::Known { types: &self.types, subnets: &self.subnets, network };
@@ -254,7 +254,7 @@ impl Provider for Hetzner {
 }
 
 impl Hetzner {
-    /// What calls made for it answer of the token and the private Network.
+    /// Asks the APIs about the token and the private Network.
     fn asked(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {
@@ -295,7 +295,7 @@ fn routed(network: Option<u64>) -> Result<u64, Error> {
         .ok_or_else(|| Error::new(ErrorKind::Misconfigured, format!("{HCLOUD_NETWORK}: not set")))
 }
 
-/// A change of the Network's routes, with the project that makes it.
+/// A change of the Network's routes, with the API client that makes the change.
 struct RouteWrite {
     api: Arc<Api>,
     network: Option<u64>,
@@ -439,8 +439,9 @@ impl Instances for Hetzner {
         })
     }
 
-    /// By private address only in our own profile: upstream does not compare those. A dedicated server by its name
-    /// alone.
+    /// Returns the networks by whose addresses a cloud server is recognised. Private addresses are used
+    /// only in our own profile, because hcloud-cloud-controller-manager does not compare them. A
+    /// dedicated server is recognised only by its name.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         if instance.id.dedicated().is_some() {
             return Vec::new();
@@ -466,8 +467,9 @@ impl Instances for Hetzner {
     }
 }
 
-/// Once its contract has ended, Hetzner gives a dedicated server to another customer; and its owner may use it for another
-/// purpose. Upstream deletes the node then. The number alone is no evidence for that.
+/// Returns a finding about a dedicated server that has another name than its node. After its contract has ended,
+/// Hetzner gives a dedicated server to another customer; its owner may also use it for another purpose. In this case
+/// hcloud-cloud-controller-manager deletes the node. The server's number alone is not enough evidence for that.
 fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let delete = shell_command("kubectl delete node", &[node]);

@@ -1,4 +1,4 @@
-//! Servers: the fields we read of them, and as the contract's plain `Instance`.
+//! Cloud servers: the fields that are read from the API, and their conversion to [`Instance`].
 
 use super::api::{Api, Resource};
 use super::pages::{self, PER_PAGE};
@@ -19,9 +19,10 @@ struct Server {
     server_type: ServerType,
     location: Location,
     public_net: PublicNet,
-    /// An answer without it is none: routes to a server that seems to have no address would go.
+    /// The private networks, which every answer must have: when a server seems to
+    /// have no address, its routes are deleted.
     private_net: Vec<PrivateNet>,
-    /// An answer without them is none: nodes would lose their labels.
+    /// The labels, which every answer must have: otherwise nodes would lose their labels.
     #[serde(deserialize_with = "with_domain")]
     labels: BTreeMap<Interned, Interned>,
     #[serde(default)]
@@ -30,7 +31,8 @@ struct Server {
     locked: bool,
 }
 
-/// Only those may become labels of nodes: what is not read takes no room in a list of thousands.
+/// Keeps the labels whose key has a domain, because no other label can become a label of a node. The others would take
+/// memory in a list of thousands of servers.
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
@@ -80,7 +82,7 @@ impl Resource for Server {
     }
 }
 
-/// All servers of the project: complete, or an error.
+/// Reads all servers of the project. The result is the complete list or an error.
 pub(super) fn list(
     api: &Api,
     labels: &LabelPrefixes,
@@ -89,7 +91,7 @@ pub(super) fn list(
     Ok(instances(api.list("", urgency)?, labels))
 }
 
-/// Those of these numbers that exist, and others.
+/// Reads the pages around these server numbers. The result has every server of these numbers that exists, and others.
 pub(super) fn around(
     api: &Api,
     labels: &LabelPrefixes,
@@ -102,7 +104,7 @@ pub(super) fn around(
     Ok(instances(servers, labels))
 }
 
-/// Those with this name.
+/// Returns the servers with this name.
 pub(super) fn named(api: &Api, labels: &LabelPrefixes, name: &str) -> Result<Vec<Instance>, Error> {
     let query = format!("name={}&", percent_encoded(name));
     let mut servers = instances(api.list(&query, Urgency::Needed)?, labels);
@@ -114,14 +116,14 @@ fn instances(servers: Vec<Server>, labels: &LabelPrefixes) -> Vec<Instance> {
     servers.into_iter().map(|server| server.instance(labels)).collect()
 }
 
-/// One server as it is now.
+/// Reads one server in its present state.
 pub(super) fn get(api: &Api, labels: &LabelPrefixes, number: u64) -> Result<Instance, Error> {
     let server: Server = api.one(number, Urgency::Gone)?;
     Ok(server.instance(labels))
 }
 
 impl Server {
-    /// With those of its labels that these prefixes allow.
+    /// Converts the server to an instance with the labels that these prefixes allow.
     fn instance(self, labels: &LabelPrefixes) -> Instance {
         Instance {
             id: InstanceId::Cloud(self.id),

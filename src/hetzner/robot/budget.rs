@@ -1,5 +1,5 @@
-//! How many calls of the web service are made: fewer than it takes, so that other programs with the same limits (a
-//! person's, an installer's) go on working, and none while it reports its rate limit.
+//! The number of calls to the Robot web service: fewer than Robot allows, so that other programs with the same limits
+//! (a person's, an installer's) keep working, and none while Robot reports that its rate limit is used up.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
@@ -9,24 +9,26 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A rate limit without a setting for it: as long as the answer says, within these.
+/// The limits of the pause after a rate limit when no setting fixes the pause. Between
+/// them, the pause is as long as the answer says.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// What a call asks for.
+/// The kinds of calls to the web service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// `GET /server`
+    /// `GET /server`, which lists all servers.
     List,
-    /// `GET /server/{number}`: it leaves calls for the list, which serves everything.
+    /// `GET /server/{number}`, which leaves calls for the list because the list serves all nodes.
     Server,
-    /// `GET /reset/{number}`
+    /// `GET /reset/{number}`, which says whether a server is off.
     Reset,
 }
 
-/// Calls that share a limit. In any hour no more are made than it holds and than come back in that time.
+/// A budget for calls that share a limit. In any hour, the calls are no more than the bucket holds
+/// plus the number that comes back in that hour.
 struct Bucket {
-    /// In metrics.
+    /// The bucket's name in metrics.
     name: &'static str,
     holds: f64,
     back_an_hour: f64,
@@ -36,21 +38,21 @@ struct Bucket {
 
 pub(super) struct Budget {
     state: Mutex<State>,
-    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that the answer decides.
     pause: Option<Duration>,
 }
 
 struct State {
-    /// 180 an hour of the web service's 200.
+    /// The budget for servers: 180 of the 200 calls an hour that the web service allows.
     server: Bucket,
-    /// 380 an hour of its 500.
+    /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
     reset: Bucket,
-    /// The rate limit that it reported: until when nothing is sent, and what that is in words.
+    /// The time until which nothing is sent because Robot reported its rate limit, and the text that says so.
     paused: Option<(Instant, String)>,
 }
 
 impl Call {
-    /// So many calls are left to others.
+    /// Returns the number of calls that this kind of call leaves to the other kinds.
     fn reserve(self) -> f64 {
         match self {
             Call::Server => 20.0,
@@ -72,7 +74,7 @@ impl Budget {
         }
     }
 
-    /// Counts this call, which is made now. The error says when to ask again; it costs no call.
+    /// Counts this call, which is made now. The error says when to ask again, and costs no call.
     pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
@@ -92,7 +94,8 @@ impl Budget {
         })
     }
 
-    /// The web service answered that its rate limit is used up; `what` of it, and for how long.
+    /// Stops all calls because the web service answered that its rate limit is used up, and returns the length of the
+    /// pause. `what` becomes part of the error of later calls; `interval` is the time that the answer names.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
@@ -112,7 +115,7 @@ impl Bucket {
         Bucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// The error: when there is one to take.
+    /// Takes one call from the bucket. The error is the time until a call can be taken.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;
@@ -140,7 +143,7 @@ mod tests {
         result.as_ref().is_err_and(Error::is_put_off)
     }
 
-    /// Asked every second for two hours: calls made in the fullest hour, and when there is nothing to spare.
+    /// Asks every second for two hours, and counts the calls of the hour with the most calls.
     #[test]
     fn an_hour_has_no_more_calls_than_its_budget() {
         for (call, at_most, at_least) in
@@ -173,7 +176,7 @@ mod tests {
     #[rustfmt::skip] // A case is a line.
     fn a_rate_limit_is_waited_out() {
         let s = Duration::from_secs;
-        // Setting, interval of the answer, wait.
+        // Each case is the setting, the interval that the answer names, and the expected wait.
         for (pause, interval, expected) in [
             (None, Some(s(60)), s(60)),
             (None, Some(s(3600)), s(300)),

@@ -1,4 +1,4 @@
-//! A failed call of the web service, in its own words.
+//! Errors of calls to the Robot web service, in its own words.
 
 use crate::http::{self, Kind, shortened};
 use crate::provider::variables::{ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER};
@@ -6,18 +6,18 @@ use crate::provider::{Error, ErrorKind};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A call that failed.
+/// A failed call to the Robot web service.
 pub(super) struct Failed {
     pub(super) error: Error,
-    /// None: the web service did not answer with an error of its own.
+    /// The web service's error code, or `None` when the web service did not answer with an error of its own.
     pub(super) code: Option<String>,
     status: Option<u16>,
-    /// Of a rate limit.
+    /// The interval that the web service named, which limits the rate of calls.
     pub(super) interval: Option<Duration>,
 }
 
 impl Failed {
-    /// The web service itself says that there is no such server, or none at all.
+    /// Whether the web service itself says that there is no such server, or no server at all.
     pub(super) fn is_no_server(&self) -> bool {
         self.is_404("SERVER_NOT_FOUND")
     }
@@ -63,8 +63,8 @@ impl From<Error> for Failed {
     }
 }
 
-/// What it means. What has no meaning for nodes is no `NotFound`: only `SERVER_NOT_FOUND` says that a server does not
-/// exist, and only where one was asked for.
+/// Returns what the error means. No error becomes `NotFound` here: only `SERVER_NOT_FOUND` says that a server does not
+/// exist, and only when one server was asked for.
 fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (Kind::Refused(_), ..) => ErrorKind::Refused,

@@ -1,5 +1,5 @@
-//! Which credentials the web service is shown: those it refused wait, because three failed logins block the IP of this
-//! machine for ten minutes.
+//! Decides which credentials are sent to the web service. Refused credentials wait, because three failed logins
+//! block the IP of this machine for ten minutes.
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long refused credentials wait: as long as a block of the IP takes.
+/// The time for which refused credentials wait, which is as long as a block of the IP.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// So many different credentials are tried in that time, one fewer than block the IP.
+/// The number of different credentials that are tried in that time. A third failed login would block the IP.
 const TRIES_AT_MOST: usize = 2;
 
-/// User and password, each fixed or in a file that is read before every call.
+/// The user and the password. Each is fixed, or in a file that is read before every call.
 pub(super) struct Login {
     user: SecretSource,
     password: SecretSource,
@@ -24,22 +24,22 @@ pub(super) struct Login {
 
 #[derive(Default)]
 struct State {
-    /// Counts the credentials that were shown.
+    /// The number of the credentials that were sent last, which grows when the credentials change.
     number: u64,
-    /// The header that was shown last.
+    /// The header of the login that was sent last.
     shown: Option<Secret>,
-    /// The oldest first.
+    /// The refusals that still count, with the oldest first.
     refusals: Vec<Refusal>,
-    /// When a login was refused last; none: one succeeded since, or none was tried.
+    /// The time of the last refused login. `None` when a login succeeded since, or when no login was tried.
     refused: Option<Timestamp>,
 }
 
 struct Refusal {
-    /// None: all wait.
+    /// The header that waits. `None` means that all credentials wait.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
-    /// The same by the wall clock, for people.
+    /// The end of the wait in the time of the wall clock, for messages.
     ends: Timestamp,
 }
 
@@ -49,27 +49,27 @@ impl Login {
         Login { user, password, state: Mutex::default() }
     }
 
-    /// The credentials that were shown last did it.
+    /// Notes that the credentials that were sent last were accepted.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
-    /// The credentials that were shown last did not; asked once more about them, nothing changes. `is_all`: the IP of this
-    /// machine may be blocked, and no other credentials would do.
+    /// Notes that the credentials that were sent last were refused. A second call about the same credentials changes
+    /// nothing. With `is_all`, the IP of this machine may be blocked, so that all other credentials wait too.
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
         state.note(header, whole_second(clock::timestamp()), WAIT);
     }
 
-    /// When a login was refused, and none succeeded since.
+    /// Returns when a login was refused, if none has succeeded since.
     pub(super) fn refused(&self) -> Option<Timestamp> {
         lock(&self.state).refused
     }
 
-    /// Another process was refused then. What is left of the wait is waited, unless a file gets other credentials. A
-    /// time in the future is now: clocks differ.
+    /// Continues the wait of another process whose login was refused at this time. The rest of the wait applies, unless
+    /// a file gets other credentials. A time in the future counts as now, because clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));
@@ -83,7 +83,7 @@ impl Login {
         }
     }
 
-    /// Until when no login is tried.
+    /// Returns the time until which no login is tried.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);
@@ -125,7 +125,7 @@ impl Issuer for Login {
 }
 
 impl State {
-    /// Why these credentials wait.
+    /// Returns the refusal that makes these credentials wait.
     fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
         let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
@@ -137,7 +137,7 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// From now on these credentials wait; none: all.
+    /// Makes these credentials wait from now on. `None` makes all credentials wait.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// As people read it, and as it is kept on the Lease.
+/// Returns the time without its fraction of a second, as people read it and as it is kept on the Lease.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,7 +1,7 @@
-//! Dedicated servers: the Robot web service, with its login, its budget, its errors.
+//! Dedicated servers: the Robot web service, with its login, its budget and its errors.
 //!
-//! Rules are those of <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one after the other: a wrong
-//! password must cost one failed login, however many threads ask.
+//! The web service's rules are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one
+//! after the other, because a wrong password must cost only one failed login, however many threads ask.
 
 mod budget;
 mod error;
@@ -26,24 +26,24 @@ use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What it is made from, beside what both APIs share.
+/// Settings of the Robot web service, without the settings that both APIs share.
 pub struct Settings {
-    /// `ROBOT_ENDPOINT`, without a trailing slash.
+    /// The value of `ROBOT_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
-    /// User and password; none: nothing is looked up.
+    /// The user and the password. `None` means that no dedicated server is looked up.
     pub credentials: Option<(SecretSource, SecretSource)>,
-    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    /// The pause after a rate limit (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means that the answer decides.
     pub rate_limit_wait: Option<Duration>,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    /// Whether nodes keep the private addresses that their kubelets reported (`ROBOT_FORWARD_INTERNAL_IPS`).
     pub forward_internal_ips: Sourced<bool>,
 }
 
-/// The account, or what of it the credentials show.
+/// A Robot account, or the part of it that the credentials give access to.
 pub(super) struct Robot {
     http: http::Client,
     login: Arc<Login>,
     budget: Budget,
-    /// Locked during a call.
+    /// A lock that is held during a call.
     calling: Mutex<()>,
 }
 
@@ -60,7 +60,8 @@ struct Reset {
 }
 
 impl Robot {
-    /// Makes no call. None: without credentials. `client` makes the one of this address and login.
+    /// Makes the account's client without a call. Returns `None` when there are no credentials. `client` makes
+    /// the HTTP client for this address and login.
     pub(super) fn new(
         settings: &Settings,
         client: impl FnOnce(&str, http::Login) -> http::Client,
@@ -78,7 +79,7 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: Call) -> Result<T, Failed> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // First: what is not sent for want of a login costs nothing of the budget.
+        // The login is checked first, so that a call that is not sent for want of a login costs nothing of the budget.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             Failed::from(Error::new(ErrorKind::Unauthorized, why))
@@ -113,7 +114,7 @@ impl Robot {
 }
 
 impl Dedicated for Robot {
-    /// No server at all is answered as an error.
+    /// Lists all servers. The web service answers with an error when there is no server at all; the list is empty then.
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, Call::List) {
@@ -170,7 +171,7 @@ impl Dedicated for Robot {
     }
 }
 
-/// Counts the calls, as those of the Cloud API are.
+/// Counts the calls in metrics, like calls of the Cloud API.
 pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     let method = &method.lower_name();
     match stage {
@@ -183,22 +184,23 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     }
 }
 
-/// A label's value has at most so many characters, the first and the last a letter or digit.
+/// The highest number of characters of a label's value. Its first and last character are a letter or a digit.
 const LABEL_CHARACTERS: usize = 63;
 
-/// One of `GET /server`, and `GET /server/{number}`.
+/// An entry of `GET /server`, and the answer of `GET /server/{number}`.
 #[derive(Debug, Deserialize)]
 struct Entry {
     server: Server,
 }
 
-/// Texts that are not known yet, as of a server that is being set up, may be null.
+/// A dedicated server in an answer. Texts that are not known yet may be null,
+/// for example while a server is being set up.
 #[derive(Debug, Deserialize)]
 struct Server {
     server_number: u64,
     server_name: Option<String>,
     server_ip: Option<String>,
-    /// Without its length, which is 64.
+    /// The IPv6 network without its prefix length, which is 64.
     server_ipv6_net: Option<String>,
     product: Option<String>,
     dc: Option<String>,
@@ -208,7 +210,7 @@ struct Server {
     paid_until: Option<String>,
 }
 
-/// All of a list. The error: what is wrong with it.
+/// Returns all instances of a list. The error says what is wrong with the list.
 fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     let mut seen = HashSet::new();
     let read = |entry: Entry| {
@@ -252,7 +254,7 @@ fn instance(server: Server) -> Result<Instance, String> {
     })
 }
 
-/// A product's name as the value of a label.
+/// Returns the name of a product in a form that can be the value of a label.
 fn label(product: &str) -> Interned {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let dashed = product.replace(' ', "-");
@@ -261,7 +263,7 @@ fn label(product: &str) -> Interned {
     label.trim_matches(is_no_end).into()
 }
 
-/// Robot says nothing of network zones; they are those of the Cloud's locations.
+/// Returns the network zone of the Cloud's location with this name, because Robot does not report network zones.
 fn network_zone(location: &str) -> &'static str {
     match location {
         "fsn1" | "nbg1" | "hel1" => "eu-central",
@@ -283,7 +285,7 @@ mod tests {
     const SERVER: &str = r#"{"server":{"server_number":7,"server_name":"metal-7","server_ip":"203.0.113.7",
         "server_ipv6_net":null,"product":"AX41","dc":"FSN1-DC1","status":"ready","cancelled":false}}"#;
 
-    /// Answers the requests to come, one each, and then no more; what it was sent.
+    /// Answers one request with each answer and then no more, and returns the requests.
     fn serve(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -354,7 +356,7 @@ mod tests {
         (status, "<html>hunter22 #ws+user</html>".to_owned())
     }
 
-    /// What a list, a server and a reset make of each answer.
+    /// Each case is a path, an answer, and what a list, a server or a reset makes of this answer.
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn each_answer_has_its_meaning() {
@@ -414,7 +416,7 @@ mod tests {
             assert_eq!(shown, expected, "{path} {answer:?}");
             let sent = server.join().unwrap().remove(0).to_lowercase();
             assert!(sent.starts_with(&format!("get {path} http/1.1\r\n")), "{sent}");
-            // "#ws+user:hunter22"
+            // The header has "#ws+user:hunter22" in Base64, here in lower case.
             assert!(sent.contains("\r\nauthorization: basic i3dzk3vzzxi6ahvudgvymji=\r\n"), "{sent}");
             if let Err(error) = result {
                 let said = error.message;
@@ -435,7 +437,7 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The listener is closed: another call would be refused as `Unavailable`.
+            // The listener is closed, so another call would fail as `Unavailable`.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

@@ -1,7 +1,7 @@
-//! The annotations of one Service, each read into its type; everything that is wrong, at once.
+//! Reads the annotations of one Service, each into its type, and reports everything that is wrong at once.
 //!
-//! A tenant writes them. What is read of a Service is bounded (250 ports, 500 annotations with 32 KiB together, see
-//! `kube`); what is reported of it is bounded here.
+//! Tenants write the annotations. The size of what is read of a Service is limited in `kube` (250 ports, 500
+//! annotations with 32 KiB together); the size of what is reported is limited here.
 
 use super::table::{self as a, Annotation, PREFIX, Scope, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
@@ -9,51 +9,52 @@ use crate::text::{self, nearest};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// Of problems, and of findings of one reason, so many are said; the others are counted.
+/// The highest number of problems that are reported. The others are only counted.
 const SAID_AT_MOST: usize = 10;
 
-/// Of one reason; the rest is counted. Of one object ten findings are reported at most.
+/// The highest number of findings with the same reason that are reported. The others are only counted. At most
+/// ten findings are reported about one object.
 const FINDINGS_OF_A_REASON: usize = 5;
 
-/// Of one problem or finding.
+/// The highest number of characters of a problem or a finding.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// What a Service's annotations say.
+/// The annotations of a Service, and everything that is wrong with them.
 pub(crate) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
-    /// What keeps the load balancer from being touched.
+    /// The problems that keep the load balancer from being touched.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The problems and findings that there were: each is said once, however many ports it is about.
+    /// The problems and findings so far. Each of them is reported once, however many ports it is about.
     seen: HashSet<String>,
-    /// Several Services share the load balancer.
+    /// Whether several Services share the load balancer.
     is_shared: bool,
-    /// What is wrong with what they want of the whole of it.
+    /// The problems with what these Services want of the whole load balancer.
     pub(crate) whole_problems: Vec<String>,
-    /// What to do about a problem that does not say it.
+    /// The advice about a problem that does not say what to do.
     pub(crate) fix: Option<String>,
 }
 
-/// Who decides about the whole load balancer.
+/// The Services that decide about the whole load balancer.
 pub(crate) struct Deciders<'a, 'b> {
     /// The Services that decide, the oldest first.
     pub(crate) deciders: &'b [&'a Service],
     /// Whether other Services use the load balancer, too.
     pub(crate) is_shared: bool,
     pub(crate) is_external: bool,
-    /// Why the annotation of a Service that does not decide has no effect.
+    /// The reason why the annotation of a Service that does not decide has no effect.
     pub(crate) why_others_do_not: String,
 }
 
-/// Name of an annotation, and the listen port that it is about alone; always a TCP one.
+/// The name of an annotation, and the listen port of a value for one port only. This port is always a TCP port.
 type Place = (&'static str, Option<u16>);
 
-/// One annotation that is there and known.
+/// An annotation that the Service has and that this program knows.
 struct Set<'a> {
     key: Cow<'a, str>,
     value: &'a str,
-    /// It does not parse, which is a problem already.
+    /// Whether the value does not parse, which is reported as a problem already.
     is_bad: bool,
 }
 
@@ -77,7 +78,8 @@ impl<'a> AnnotationParser<'a> {
         parser
     }
 
-    /// The value for a port, or with none for the whole; empty texts count as not set.
+    /// Returns the value for a port, or for the whole load balancer when `port`
+    /// is `None`. Empty texts count as not set.
     pub(crate) fn read<T>(
         &mut self,
         annotation: &'static Annotation,
@@ -87,7 +89,7 @@ impl<'a> AnnotationParser<'a> {
         let place = self.place(annotation, port)?;
         let set = self.set.get_mut(&place)?;
         let (key, value) = (set.key.clone(), set.value);
-        // It is read for each port that it holds for.
+        // The value is read for each port that it holds for, and a bad value is reported only once.
         if value.is_empty() || set.is_bad {
             return None;
         }
@@ -111,8 +113,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces what the Service says about the whole load balancer by the word of the oldest Service that may decide and
-    /// says something. Which nodes are targets of an external load balancer each of its Services says for itself.
+    /// Replaces the Service's values for the whole load balancer. The value of an annotation comes from the
+    /// oldest Service that may decide and sets the annotation. On an external load balancer, each Service
+    /// says for itself which nodes are targets.
     pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
         self.is_shared = whole.is_shared;
@@ -153,24 +156,24 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Does it stand there at all, empty or not?
+    /// Whether the Service sets the annotation for this port or for all ports, even to an empty value.
     pub(crate) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
         self.place(annotation, port).is_some()
     }
 
-    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
-    /// for.
+    /// Whether the annotation asks for something, for all ports or for a single port. The value `false` asks for
+    /// nothing, because the feature that it turns off is off anyway.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Does one of its values not parse? Then what follows from it is not known.
+    /// Whether one of the annotation's values does not parse, so that what follows from the annotation is not known.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
         self.values(annotation).any(|set| set.is_bad)
     }
 
-    /// The values for all ports and for single ones.
+    /// Returns the annotation's values for all ports and for single ports.
     fn values(&self, annotation: &'static Annotation) -> impl Iterator<Item = &Set<'a>> {
         let name = annotation.name;
         let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
@@ -183,12 +186,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// About the whole load balancer. Where others share it, their ports do not wait for its end.
+    /// Adds a problem with the whole load balancer. When other Services share the load balancer, changes of their ports
+    /// do not wait until the problem is solved.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
+    /// Reports why the Service stays on its load balancer although it asks for another. When the
+    /// load balancer is shared, this is a problem with the whole, so that this Service leaves
+    /// alone what the others decide about the whole.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
@@ -197,13 +203,14 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// A problem that keeps the load balancer from being touched, with what to do about it.
+    /// Adds a problem that keeps the load balancer from being touched, with the advice about the problem.
     pub(crate) fn blocked(&mut self, why: Finding) {
         self.problem(why.message);
         self.fix = self.fix.take().or(why.fix);
     }
 
-    /// What is wrong with the whole keeps a load balancer from being made, and leaves one that is there as it is.
+    /// Reports the problems with the whole load balancer. They keep a load balancer from being created, and leave the
+    /// whole of an existing load balancer as it is.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
@@ -216,7 +223,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Will one more problem be said, and not only counted?
+    /// Whether another problem will be reported, and not only counted.
     pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
@@ -231,7 +238,7 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// All problems, and all findings.
+    /// Returns the problems and the findings that are reported.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
@@ -245,7 +252,7 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // Their names were not kept.
+        // The Service has more unknown annotations, whose names were not kept.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }
@@ -259,9 +266,9 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// That of the port alone wins.
+    /// Returns the place of the value for this port. A value for this port alone wins over a value for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
-        // A UDP port may have the same number.
+        // A UDP port may have the same number as a TCP port, and has no values of its own.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);
         let own = own.map(|port| (annotation.name, Some(port.port)));
         let is_set = |place: &Place| self.set.contains_key(place);
@@ -293,7 +300,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// The TCP port that a suffix names.
+    /// Returns the TCP port that a suffix names.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != Scope::Port {
             self.problem(format!(
@@ -324,7 +331,8 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
-/// By its name, else by its number. Of two with one number the TCP one is the load balancer's.
+/// Returns the port with this name, or else with this number. When two ports have the same
+/// number, the load balancer has the TCP port.
 fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
     let mut ports = service.ports.iter();
     let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));
@@ -337,12 +345,12 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
     by_name.or_else(by_number)
 }
 
-/// Does a Service set it, for the whole or for a port?
+/// Whether a Service sets the annotation, for the whole load balancer or for a port.
 pub(crate) fn has(service: &Service, annotation: &Annotation) -> bool {
     values_of(service, annotation).next().is_some()
 }
 
-/// What a Service sets it to, for the whole and for ports.
+/// Returns the values that a Service gives the annotation, for the whole load balancer and for ports.
 pub(crate) fn values_of<'a>(
     service: &'a Service,
     annotation: &Annotation,
@@ -354,7 +362,8 @@ pub(crate) fn values_of<'a>(
     service.annotations.iter().filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
 }
 
-/// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.
+/// Returns the value that a Service sets for the whole load balancer, without reading its other annotations.
+/// Returns `None` when the value is unset or empty.
 pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
     let (_, value) = service.annotations.iter().find(|(key, _)| {
         let name = key.strip_prefix(PREFIX);
@@ -363,7 +372,7 @@ pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Opt
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// `name (number)`, or the number alone.
+/// Returns `name (number)`, or the number of a port without a name.
 fn shown(port: &ServicePort) -> String {
     match port.name.as_str() {
         "" => port.port.to_string(),
@@ -380,7 +389,7 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is not one that is known{meant}")
 }
 
-/// One that decides before another one. In a manifest Services have no age.
+/// Names a Service that decides before another Service. Services in a manifest have no age, so their order decides.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

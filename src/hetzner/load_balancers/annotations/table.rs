@@ -1,13 +1,13 @@
-//! The table of annotations: it feeds the parser, `inspect` and `ccm help annotations`.
+//! The table of annotations, which the parser, `inspect` and `ccm help annotations` use.
 
 use crate::provider::AnnotationKind;
 use crate::provider::variables::*;
 
-/// What all of them begin with.
+/// The prefix of all annotations.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// What is kept of an annotation with this key. A port may stand behind its name, and the case of letters does not
-/// count.
+/// Returns what is kept of an annotation with this key. A port may follow the
+/// name, and the case of letters does not count.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {
         return AnnotationKind::Foreign;
@@ -21,30 +21,33 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// One annotation of a Service.
+/// An annotation of a Service.
 #[derive(Debug)]
 pub struct Annotation {
-    /// Without the prefix.
+    /// The name without the prefix.
     pub name: &'static str,
-    /// What a value looks like, for `ccm help annotations`; the first in backquotes is an example.
+    /// The form of a value, for `ccm help annotations`. The first text in backquotes is an example.
     pub form: &'static str,
-    /// The variable that sets it for all Services that do not say otherwise.
+    /// The variable that sets the value for all Services that do not say otherwise.
     pub variable: Option<VariableName>,
     pub scope: Scope,
-    /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
+    /// The highest length of a value, in bytes. A longer value is refused, because each port may carry
+    /// it, and messages and requests repeat it.
     pub longest: usize,
-    /// For `ccm help annotations`; whole sentences. Empty: no program reads it.
+    /// The meaning in whole sentences, for `ccm help annotations`. An empty text
+    /// means that no program reads the annotation.
     pub meaning: &'static str,
 }
 
-/// What it is about.
+/// The thing that an annotation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The Service alone.
     Service,
-    /// The whole load balancer: of several Services that share one, the oldest that sets it decides.
+    /// The whole load balancer. When several Services share it, the oldest Service that sets the annotation decides.
     Whole,
-    /// A port: with the port's name or number behind a dot it holds for that one alone.
+    /// A port. The annotation holds for one port alone when the port's name or number
+    /// follows a dot, and for all ports otherwise.
     Port,
 }
 use Scope::{Port, Service, Whole};
@@ -53,7 +56,7 @@ const BOOLEAN: &str = "`true` or `false`";
 const DURATION: &str = "duration, e.g. `15s`";
 const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 
-/// Of lists and selectors: room for 200 names of nodes, or for 50 long ones of certificates.
+/// The highest length of lists and selectors: room for 200 names of nodes, or for 50 long names of certificates.
 const LONG: usize = 16 << 10;
 
 const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation {
@@ -63,7 +66,7 @@ const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation 
 macro_rules! table {
     ($($id:ident = $row:expr;)*) => {
         $(pub static $id: Annotation = $row;)*
-        /// All of them, in the order in which people read about them.
+        /// All annotations, in the order in which people read about them.
         pub static TABLE: &[&Annotation] = &[$(&$id),*];
     };
 }
@@ -178,7 +181,8 @@ table! {
         .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
     HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN)
         .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
-    // Upstream documents them as written by itself, and no program reads them.
+    // The documentation of hcloud-cloud-controller-manager says that it writes
+    // these annotations. No program reads them.
     ID = of(Service, "id", "");
     IPV4 = of(Service, "ipv4", "");
     IPV6 = of(Service, "ipv6", "");
@@ -204,18 +208,18 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
-    /// A value that it may have, of its form.
+    /// Returns an example of a value in the annotation's form.
     pub fn example(&self) -> Option<&'static str> {
         self.form.split('`').nth(1)
     }
 
-    /// As it stands on a Service.
+    /// Returns the key that the annotation has on a Service.
     pub fn key(&self) -> String {
         format!("{PREFIX}{}", self.name)
     }
 }
 
-/// The table of all annotations that have a meaning, for `src/help/annotations.md`.
+/// Returns the table of all annotations that have a meaning, for `src/help/annotations.md`.
 pub fn markdown() -> String {
     let mut text = format!(
         "All of them begin with `{PREFIX}`. Those with `[.PORT]` set all ports. With the name or the number of a port \

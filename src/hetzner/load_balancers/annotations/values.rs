@@ -1,4 +1,4 @@
-//! The values of annotations: each text becomes a type once. An error says what is allowed.
+//! Parses the values of annotations. Each text becomes a typed value once, and an error says what is allowed.
 
 use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
@@ -11,7 +11,7 @@ pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-// Those of fields of a port are what the API's document has.
+// The values for fields of a port have the form in which the API takes them.
 
 pub(crate) fn text(text: &str) -> Result<Value, String> {
     Ok(text.into())
@@ -29,7 +29,7 @@ pub(crate) fn seconds(text: &str) -> Result<Value, String> {
     t::duration::whole_seconds(text).map(Value::from)
 }
 
-/// In the API's words.
+/// Returns the protocol in the API's words.
 pub(crate) fn protocol(text: &str) -> Result<&'static str, String> {
     word(text, &["tcp", "http", "https"].map(|word| (word, word)))
 }
@@ -43,7 +43,7 @@ pub(crate) fn health_check(text: &str) -> Result<HealthCheck, String> {
     word(text, &[HealthCheck::KubeProxy].map(|word| (word.name(), word)))
 }
 
-/// Does an `https` port show the Service's own certificate?
+/// Whether the port uses a managed certificate of the Service itself.
 pub(crate) fn is_managed(text: &str) -> Result<bool, String> {
     word(text, &[("uploaded", false), ("managed", true)])
 }
@@ -52,7 +52,7 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// What the API takes for `timeout_idle`.
+/// Returns the seconds, which must be in the range that the API takes for `timeout_idle`.
 pub(crate) fn idle_seconds(text: &str) -> Result<Value, String> {
     t::duration::seconds_between(text, 30, 300).map(Value::from)
 }
@@ -64,11 +64,11 @@ pub(crate) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// As many names as Let's Encrypt puts on one certificate; more certificates than any type takes, and with `?` and `*`
-/// a few status codes say all.
+/// The highest number of items of a list. Let's Encrypt puts no more names on one certificate, no type of load balancer
+/// takes as many certificates, and a few status codes with `?` and `*` can name all codes.
 const ITEMS_AT_MOST: usize = 100;
 
-/// Items with commas between them; empty ones count for nothing.
+/// Returns the items between commas. Empty items are left out.
 fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.len() > ITEMS_AT_MOST {
@@ -81,15 +81,15 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
     }
 }
 
-/// IDs or names.
+/// Returns the IDs or names of certificates.
 pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
 
-/// As long as the name of a Secret may be.
+/// The highest length of the name of a Secret.
 const SECRET_NAME: usize = 253;
 
-/// Names of Secrets.
+/// Returns the names of Secrets.
 pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {
@@ -101,7 +101,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     list(text, is_name, "name of a Secret")
 }
 
-/// Host names of a certificate; the first part may be a `*`.
+/// Returns the host names of a certificate. The first part of a host name may be a `*`.
 pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -113,7 +113,7 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     list(text, is_domain, "domain; use e.g. example.com,*.example.com")
 }
 
-/// What the API takes in a check: digits, `?` for one and `*` for several.
+/// Returns the status codes that the API takes in a health check: digits, `?` for one digit and `*` for several.
 pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
     let is_code = |code: &str| {
         code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
@@ -141,8 +141,8 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// What Kubernetes takes for a name in a status. A word that looks like an IPv4 address is one to it, zeros in front
-/// or not.
+/// Returns a host name that Kubernetes takes in a status. Kubernetes reads a text that looks like an IPv4 address as
+/// an address, with or without leading zeros.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());

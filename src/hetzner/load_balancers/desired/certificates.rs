@@ -1,5 +1,6 @@
-//! Certificates of ports. Here the managed ones: which one each `https` port shows, and those that have to be ordered
-//! or taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
+//! Plans the managed certificates of ports: which certificate each `https` port uses, and which
+//! certificates must be ordered or taken over first. No managed certificate is ever deleted, because Let's
+//! Encrypt counts how often a certificate is ordered.
 
 use super::permitted::{self, PORTS_STAY};
 use crate::hetzner::certificates::Certificate;
@@ -20,26 +21,26 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the Service's ports show, and what has to be done before.
+/// The certificates that the Service's ports use, and what has to be done first.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// A port that names its certificates itself, or shows none, is not here.
+    /// The certificates by listen port. A port that names its certificates itself, or uses none, is not here.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
-    /// Before any port is touched.
+    /// The changes that are made before any port is touched.
     pub(crate) changes: Vec<Change>,
     pub(crate) fields: Vec<Field>,
-    /// Those that are taken over, and those that are uploaded.
+    /// The certificates that are taken over, and those that are uploaded.
     pub(crate) claims: Vec<Claim>,
-    /// See `Needs::services`.
+    /// Whether the plan depends on which Services exist; see `Needs::services`.
     pub(crate) rests_on_services: bool,
 }
 
-/// What one port shows.
+/// The certificates that one port uses.
 pub(crate) struct PortCertificates {
     pub(crate) ids: Sourced<Vec<u64>>,
-    /// One is still to be issued or uploaded.
+    /// Whether a certificate is still to be issued or uploaded.
     pub(crate) waits: bool,
-    /// The certificate that it may not show: it stays where the port shows it already.
+    /// The certificate that the port may not use. A port that uses this certificate already keeps it.
     pub(crate) refused: Option<u64>,
 }
 
@@ -49,19 +50,19 @@ impl PortCertificates {
     }
 }
 
-/// One certificate that ports ask for.
+/// A managed certificate that ports ask for.
 struct Wanted {
     ports: Vec<u16>,
     name: String,
-    /// An annotation says so.
+    /// Whether an annotation sets the name.
     is_named: bool,
-    /// Sorted, in lower case.
+    /// The domains, sorted and in lower case.
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
 }
 
-/// The managed ones, for all ports. What is wrong is in `parser` afterwards.
+/// Plans the managed certificates for all ports. `parser` collects what is wrong.
 pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
     let wanted = wanted(parser, context);
     let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
@@ -89,7 +90,7 @@ pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
     all
 }
 
-/// Whether ports of the Service may show this managed certificate.
+/// Checks that ports of the Service may use this managed certificate. The error says why not.
 fn may_show(context: &Context, found: &Certificate) -> Result<(), String> {
     permitted::may_use(context, found)?;
     permitted::may_have(context, &found.domain_names)
@@ -103,7 +104,7 @@ fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str)
     );
 }
 
-/// Each once, however many ports show it.
+/// Returns the managed certificates that ports ask for. Each is there once, however many ports use it.
 fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
     for port in &context.service.ports {
@@ -142,7 +143,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     all
 }
 
-/// Does an `https` port ask for a managed certificate?
+/// Returns the source of the request when an `https` port asks for a managed certificate.
 fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
     if !is_https(parser, port) {
         return None;
@@ -156,7 +157,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
     port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
 }
 
-/// Upstream takes any other word for `uploaded`.
+/// Whether the annotation asks for a managed certificate. Returns `None` when the annotation does not say. Profile
+/// `hcloud` takes any other word for `uploaded`, as hcloud-cloud-controller-manager does.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -175,8 +177,8 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
-/// problem says why not.
+/// Returns the existing certificate for these ports, and plans to take it over when it is not the Service's yet.
+/// Returns `None` when the certificate is ordered, or when a problem or warning says why not.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -197,7 +199,7 @@ fn choose<'a>(
         return None;
     }
     let named = context.certificates.with_name(&wanted.name);
-    // A Service that was created again has another default name, and what it left is as good.
+    // A Service that was created again has another default name, and can use the certificate that it left before.
     let others = context.certificates.all.iter();
     let is_free = named.is_none() && !wanted.is_named;
     let left = others.filter(|one| is_free && is_left(one, context, wanted));
@@ -230,8 +232,9 @@ fn choose<'a>(
     None
 }
 
-/// Of those that carry the Service's UID: the wanted name, else the same domains, else the only
-/// one, unless another is asked for by name. Some(None): which one is not certain.
+/// Chooses from the certificates that carry the Service's UID: the certificate with the wanted name, else the first
+/// with the same domains, else the only certificate, unless an annotation sets another name. `None` means that no
+/// certificate fits. `Some(None)` means that the choice is not certain.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -276,7 +279,7 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Was it made for a Service of the same name in this cluster, for the same domains?
+/// Whether the certificate was made for a Service of the same name in this cluster, for the same domains.
 fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
     let owner = CertificateOwner::of(one);
     owner.is_of_cluster(context.cluster)
@@ -284,7 +287,7 @@ fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
         && differs(one, wanted).is_empty()
 }
 
-/// Why it may not be taken over; none: it may.
+/// Returns why the certificate may not be taken over, or `None` when it may be.
 fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option<String> {
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
@@ -300,7 +303,7 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
     owner.why_it_may_be_of_others(one)
 }
 
-/// Those of this cluster whose Service does not exist.
+/// Returns the certificates of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
     let is_left = |one: &&Certificate| CertificateOwner::of(one).is_left(cluster);
     let kept = |one: &Certificate| Kept {
@@ -313,7 +316,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// What of it is not as it is wanted.
+/// Returns in which ways the certificate is not as wanted.
 fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     let domains = sorted(one.domain_names.clone());
     let staging = CertificateOwner::of(one).is_staging;
@@ -325,7 +328,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
-/// The difference that there is until the certificate is the Service's.
+/// Returns the difference that a plan shows until the Service has the certificate.
 fn field(wanted: &Wanted, source: Source) -> Field {
     Field {
         field: format!("certificate {}", wanted.name),
@@ -355,7 +358,8 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     ));
 }
 
-/// A certificate that is free becomes the Service's, where the Service may use it. Where it may not, the caller says why.
+/// Plans that a free certificate becomes the Service's, when the Service may use it. When
+/// the Service may not, the caller says why.
 fn take_over<'a>(
     context: &Context,
     found: &'a Certificate,
@@ -384,7 +388,8 @@ fn take_over<'a>(
     found
 }
 
-/// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.
+/// Returns the certificate's ID when a load balancer can use the certificate. Adds a finding when the
+/// certificate is not issued yet, or cannot be renewed.
 pub(crate) fn issued(
     parser: &mut AnnotationParser,
     ports: &str,
@@ -429,7 +434,7 @@ fn sorted(mut domains: Vec<String>) -> Vec<String> {
     domains
 }
 
-/// `443`, `443 and 8443`.
+/// Returns the ports as text: `443`, `443 and 8443`.
 fn shown(ports: &[u16]) -> String {
     let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
     ports.join(" and ")

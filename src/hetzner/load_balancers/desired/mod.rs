@@ -1,4 +1,4 @@
-//! What a Service wants of its load balancer.
+//! The desired state of a Service's load balancer.
 
 pub(crate) mod certificates;
 mod permitted;

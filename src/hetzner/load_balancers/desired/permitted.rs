@@ -1,7 +1,7 @@
-//! Which certificates of the project a Service may use, and which managed ones it may order.
+//! Decides which certificates of the project a Service may use, and which managed certificates it may order.
 //!
-//! Tenants read what is said of a refused certificate: it names no certificate but the one that was asked for, and does
-//! not say whose it is. What is refused is the certificate alone: a port keeps what it shows.
+//! Tenants read the messages about a refused certificate. Therefore a message names only the certificate that was asked
+//! for, and does not say whose it is. Only the certificate is refused: a port keeps the certificates that it uses.
 
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::ownership::certificates::CertificateOwner;
@@ -12,8 +12,8 @@ use crate::text;
 /// The end of each message about a refused certificate.
 pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
 
-/// Whether the Service may use this certificate, which is there: the labels decide, see [`CertificateOwner::gives`], else
-/// the setting. The error says why not, for people.
+/// Checks that the Service may use this existing certificate. The labels decide (see [`CertificateOwner::gives`]); when
+/// the labels do not say, the setting decides. The error says why not, as text for messages.
 pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<(), String> {
     let owner = CertificateOwner::of(certificate);
     match owner.gives(context.service, context.cluster) {
@@ -34,7 +34,7 @@ pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<()
     }
 }
 
-/// Whether Services may have a managed certificate for these domains. The error says why not, for people.
+/// Checks that Services may have a managed certificate for these domains. The error says why not, as text for messages.
 pub(crate) fn may_have(context: &Context, domains: &[String]) -> Result<(), String> {
     let Some(limit) = &context.project.defaults.permitted.certificate_domains else {
         return Ok(());

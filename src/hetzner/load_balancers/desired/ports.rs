@@ -1,4 +1,4 @@
-//! What a Service wants of each port of its load balancer, and of the port's health check.
+//! The desired state of each port of a Service's load balancer, and of the port's health check.
 
 use super::certificates::{CertificatePlan, is_managed, issued};
 use super::permitted::{PORTS_STAY, may_use};
@@ -19,15 +19,16 @@ use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// There, and on the health check node port, where kube-proxy says whether the node runs a pod of the Service.
+/// The path on which kube-proxy answers health checks, on its own port and on the health check node port of a Service.
+/// The answer on the health check node port says whether the node runs a pod of the Service.
 const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
 type Parse = fn(&str) -> Result<Value, String>;
 
-/// The annotation that sets a field, how its value is read, and what the API takes when nothing is said; null: it is
-/// left unchanged in both profiles.
+/// Returns the annotation that sets a field, the parser of its value, and the API's default. A null default means that
+/// an unset field is left unchanged in both profiles.
 fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
     Some(match field {
         F::ProxyProtocol => (&a::USES_PROXYPROTOCOL, v::switch, json!(false)),
@@ -46,7 +47,7 @@ fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
     })
 }
 
-/// What the settings say of a field.
+/// Returns the value that the settings have for a field.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -61,27 +62,28 @@ fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     }
 }
 
-/// What says where a check is sent; with none of them `externalTrafficPolicy: Local` does.
+/// The annotations that say where a health check is sent. When none of them is
+/// set, `externalTrafficPolicy: Local` decides.
 const PLACE: [&Annotation; 3] =
     [&a::HEALTH_CHECK_PROTOCOL, &a::HEALTH_CHECK_PORT, &a::HEALTH_CHECK_HTTP_PATH];
 
 const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
 
-/// One port as it should be.
+/// A port in its desired state.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
-    /// With the API's defaults in unset fields.
+    /// The desired fields, with the API's defaults in unset fields.
     pub(crate) listener: Listener,
-    /// Of every field that is enforced; the others are left unchanged.
+    /// The source of every field that is enforced. The other fields are left unchanged.
     pub(crate) sources: BTreeMap<PortField, Source>,
-    /// A certificate of it is still to be issued.
+    /// Whether one of the port's certificates is still to be issued or uploaded.
     pub(crate) waits: bool,
-    /// Certificates that it may not show: they stay where the port shows them already.
+    /// The certificates that the port may not use. A port that uses them already keeps them.
     pub(crate) refused: Vec<u64>,
 }
 
 impl Port {
-    /// The port as it will be: fields of the existing one stay where nothing enforces a value.
+    /// Returns the port as it will be. A field of the existing port stays when no value of the field is enforced.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -94,7 +96,7 @@ impl Port {
             }
         }
         if self.waits && found.is_https() {
-            // What it shows stays beside what is to be added, until all of that is issued.
+            // The certificates in use stay beside the new ones until all new certificates are issued.
             let mut ids = found.certificates();
             let wanted = merged.certificates().into_iter();
             ids.extend(wanted.filter(|id| !found.certificates().contains(id)));
@@ -109,7 +111,8 @@ impl Port {
         merged
     }
 
-    /// Can't it be as it should before a certificate is there that it may show? One that shows another one meanwhile can.
+    /// Whether the port cannot be as desired before there is a certificate that it may use. A port that is `https`
+    /// already does not have to wait, because it keeps its present certificates meanwhile.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -122,12 +125,12 @@ struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'a>,
     port: &'a ServicePort,
-    /// Kube-proxy is asked about the port as it is now.
+    /// Whether the health check of the existing port asks kube-proxy.
     asks_now: bool,
     wanted: Port,
 }
 
-/// All TCP ports; the others are reported.
+/// Returns the desired state of all TCP ports, and reports the other ports.
 pub(crate) fn ports(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -170,7 +173,8 @@ pub(crate) fn ports(
     ports
 }
 
-/// A redirect takes port 80 for itself, so there can be one, and no port 80 of the Service's own.
+/// Checks that only one port redirects from port 80, and that the Service has no port 80 then,
+/// because a redirect takes port 80 for itself.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let redirects = |port: &&Port| port.listener.is_https() && port.listener.is_on(F::RedirectHttp);
     let number = |port: &Port| port.listener.listen_port;
@@ -191,7 +195,7 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 }
 
 /// Leaves out the ports that others have on the same load balancer. A Service whose status shows another load balancer
-/// keeps that one, with all its ports: which one that is, and why.
+/// keeps that load balancer, with all its ports. In this case that load balancer and the reasons are returned.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -258,12 +262,12 @@ const ONLY_WITH: [(Part, &Annotation); 15] = [
     (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
-/// The annotations that only a health check by HTTP has.
+/// Returns the annotations that have an effect only on a health check by HTTP.
 fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
     ONLY_WITH.into_iter().filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
 }
 
-/// Reports those that are set although no port has that part.
+/// Reports the annotations that have no effect, because no port has the part that they need.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     if ports.is_empty() {
         return;
@@ -313,7 +317,7 @@ fn wanted(
     let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
     let usual = Some(default_source(&a::PROTOCOL));
     reader.set(F::Protocol, protocol, "tcp", usual);
-    // What only `http` has is read for `tcp` too: a value that does not parse is reported.
+    // Fields of `http` are read for `tcp` too, so that a value that does not parse is reported.
     for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
         reader.read(*field);
     }
@@ -323,8 +327,8 @@ fn wanted(
 }
 
 impl PortReader<'_, '_> {
-    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is
-    /// set.
+    /// Sets the field from the annotation, else from the setting, else to the API's default. Returns whether
+    /// the annotation or the setting has a value.
     fn read(&mut self, field: PortField) -> bool {
         let Some((annotation, parse, usual)) = row(field) else {
             return false;
@@ -346,7 +350,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// `enforced`: the source of the usual value; none: it is only that of a new port.
+    /// Sets the field to the value in `set`, or else to the usual value. `enforced` is the source of the usual value.
+    /// When it is `None`, the usual value is only used for a new port.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -373,7 +378,7 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // What it shows meanwhile stays.
+        // The port keeps the certificates that it uses meanwhile.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
@@ -381,8 +386,9 @@ impl PortReader<'_, '_> {
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
-    /// IDs of the certificates that the annotations name. One that is not there is a problem, and so
-    /// is an `https` port without any, unless it may have one already.
+    /// Returns the IDs of the certificates that the annotations name. A certificate that does not
+    /// exist is a problem. An `https` port without any certificate is a problem too, unless the
+    /// existing port may have a certificate already.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
@@ -404,7 +410,7 @@ impl PortReader<'_, '_> {
             return None;
         };
         let mut ids = Sourced::new(Vec::new(), named.source.clone());
-        // Only a manifest is checked.
+        // The certificates are not read when only a manifest is checked.
         let are_unread = context.observed.certificates.is_none();
         for name in named.value.iter().filter(|_| !are_unread) {
             match context.certificates.named(name) {
@@ -415,7 +421,8 @@ impl PortReader<'_, '_> {
         Some(ids)
     }
 
-    /// Which other certificates there are is the project's business, because tenants read this.
+    /// Reports that a certificate does not exist. Tenants read the message, so it suggests only certificates that the
+    /// Service may use: which other certificates exist is the project's business.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |one: &&Certificate| may_use(context, one).is_ok();
@@ -428,7 +435,8 @@ impl PortReader<'_, '_> {
         ));
     }
 
-    /// Adds the ID of a certificate that an annotation names to those of the port, where the Service may use it.
+    /// Adds the ID of a certificate that an annotation names to the IDs of the port,
+    /// when the Service may use the certificate.
     fn use_named(
         &mut self,
         (name, source): (&str, &Source),
@@ -445,7 +453,7 @@ impl PortReader<'_, '_> {
             self.parser.warning(Reason::CertificateFailed, why);
             return self.wanted.refused.push(certificate.id);
         }
-        // The API takes none that is still to be issued, and refuses the whole port.
+        // The API refuses the whole port when one of its certificates is not issued yet.
         match issued(self.parser, &number.to_string(), certificate) {
             Some(id) => ids.value.push(id),
             None => self.wanted.waits = true,
@@ -460,12 +468,13 @@ impl PortReader<'_, '_> {
         }
         let (service, project) = (self.context.service, self.context.project);
         let kube_proxy = self.kube_proxy();
-        // Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+        // A Service with `externalTrafficPolicy: Local` is checked on its health check node port, unless
+        // annotations say where the check is sent.
         let is_placed = PLACE.iter().any(|one| self.has(one));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // Upstream has it off.
+        // This check is off by default in hcloud-cloud-controller-manager.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {
@@ -484,19 +493,20 @@ impl PortReader<'_, '_> {
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
         let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
         if leaves_kube_proxy {
-            // What only kube-proxy answers to never stays.
+            // The path and the status codes of a check that asks kube-proxy do not stay on any other check.
             for field in [F::CheckPath, F::CheckStatusCodes] {
                 let usual = || Source::Rule("the default of the API");
                 self.wanted.sources.entry(field).or_insert_with(usual);
             }
         }
-        // No annotation sets it.
+        // No annotation sets the expected response.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// The port of kube-proxy, where it is to be asked. What describes another check wins.
+    /// Returns the port of kube-proxy when the health check asks kube-proxy. An
+    /// annotation that describes another check wins.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -513,7 +523,7 @@ impl PortReader<'_, '_> {
         None
     }
 
-    /// What has the port checked otherwise than at kube-proxy's own port.
+    /// Returns what makes the health check of the port differ from a check on kube-proxy's own port, if anything does.
     fn other_check(&self) -> Option<String> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
@@ -525,11 +535,12 @@ impl PortReader<'_, '_> {
         self.parser.has(annotation, Some(self.port))
     }
 
-    /// `tcp` or `http`, which may be over TLS. `asked`: what has kube-proxy asked, where it is.
+    /// Sets the protocol of the health check: `tcp` or `http`, and whether `http` is sent over TLS. `asked` is the
+    /// reason why the check asks kube-proxy, if it does.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|one| self.has(one));
-        // Upstream reads those only when the check is HTTP.
+        // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match (set, asked) {

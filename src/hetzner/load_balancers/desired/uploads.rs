@@ -1,10 +1,11 @@
-//! Certificates from Secrets: which ones each `https` port shows, those that have to be uploaded first, and those that
-//! nothing uses any more.
+//! Plans the certificates from Secrets: which certificates each `https` port uses, which must be
+//! uploaded first, and which are not used any more.
 //!
-//! A certificate is recognised by its labels, its type and its name, which has a hash of its chain. A tenant can order a
-//! managed one under any name: then the upload gets another name. A renewed Secret is another certificate: it is
-//! uploaded, the ports are updated to it, and the old one is deleted once no load balancer uses it. Until then, and as
-//! long as a Secret can't be used, what was uploaded from it before stays.
+//! An uploaded certificate is recognised by its labels, its type and its name, which contains a hash of its chain. A
+//! tenant can order a managed certificate under any name; the upload then gets another name. A renewed Secret holds
+//! another certificate, which is uploaded. The ports are updated to the new certificate, and the old certificate is
+//! deleted when no load balancer uses it any more. Until then, and as long as a Secret cannot be used, the certificates
+//! that were uploaded from the Secret before stay.
 
 use super::certificates::{CertificatePlan, PortCertificates, is_https};
 use crate::hetzner::certificates::Certificate;
@@ -26,16 +27,16 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The API's limits, by its changelog of 2026-02-11.
+/// The API's limits, according to its changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
-/// How many names are tried for one upload. Each that is taken is a managed certificate that a tenant has ordered under
-/// the name, or one whose labels were removed.
+/// How many names are tried for one upload. A name is taken when a tenant has ordered a managed certificate under the
+/// name, or when the labels of a certificate with the name were removed.
 const NAMES_AT_MOST: usize = 10;
 
-/// Names of the Secrets that `https` ports of the Service ask for.
+/// Returns the names of the Secrets that `https` ports of the Service ask for.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     if !has(service, &a::HTTP_TLS_SECRET) {
         return BTreeSet::new();
@@ -44,7 +45,7 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     asked.into_iter().flat_map(|(_, named)| named.value).collect()
 }
 
-/// Ports, and the Secrets that they name.
+/// Returns the ports that ask for Secrets, and the names of these Secrets.
 fn asked<'a>(
     parser: &mut AnnotationParser,
     service: &'a Service,
@@ -57,10 +58,10 @@ fn asked<'a>(
     asked.filter(|(_, named)| !named.value.is_empty()).collect()
 }
 
-/// For all ports. What is wrong is in `parser` afterwards.
+/// Plans the uploads for all ports. `parser` collects what is wrong.
 pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
     let asked = asked(parser, context.service);
-    // Each Secret once, however many ports name it.
+    // Each Secret is planned once, however many ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
     for (port, named) in &asked {
         for secret in &named.value {
@@ -87,7 +88,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let waits = found.clone().any(Option::is_none);
         let mut shown: Vec<u64> = Vec::new();
         for id in found.flatten() {
-            // In the order of the annotation; two Secrets may hold one certificate.
+            // The certificates keep the order of the annotation. Two Secrets may hold the same certificate.
             if !shown.contains(id) {
                 shown.push(*id);
             }
@@ -96,7 +97,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
         let other = by_name.map(|named| named.source);
         let managed = all.ports.insert(port.port, PortCertificates::new(ids, waits));
-        // A port's certificates come from one place.
+        // A port must not take its certificates from two places.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
                 "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
@@ -124,8 +125,8 @@ fn report_unusable(
     parser.warning(Reason::CertificateFailed, why);
 }
 
-/// The ID of what the Secret holds, where that is there already; else it is uploaded, unless it was not read. The error:
-/// why it can't be used.
+/// Returns the ID of the certificate that the Secret holds, when it is uploaded already. Otherwise the upload is
+/// planned, unless the Secret was not read. The error says why the Secret cannot be used.
 fn upload_one(
     context: &Context,
     secret: &str,
@@ -134,7 +135,7 @@ fn upload_one(
 ) -> Result<Option<u64>, String> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let key = (namespace.clone(), secret.to_owned());
-    // None, as where only a manifest is checked.
+    // The Secret was not read, for example because only a manifest is checked.
     let Some(held) = cluster.tls_secrets.get(&key) else {
         return Ok(None);
     };
@@ -165,7 +166,8 @@ fn upload_one(
     Ok(None)
 }
 
-/// A name for the upload that no certificate has. Each next one depends on who has the one before.
+/// Returns a name for the upload that no certificate has. Each further name depends on
+/// the certificate that has the previous name.
 fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, String> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let mut taken_by = None;
@@ -182,7 +184,8 @@ fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, 
     ))
 }
 
-/// What was uploaded from the Secret of that name, whatever it holds now: what load balancers use, then the newest.
+/// Returns a certificate that was uploaded from the Secret of this name, whatever the Secret holds now. A certificate
+/// that load balancers use is preferred, then the newest.
 fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, None);
@@ -196,8 +199,9 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
     owner.is_of_cluster(cluster) && owner.secret.is_some() && !certificate.is_managed()
 }
 
-/// Whether it was uploaded from this Secret, by its labels, its type and its name; with a digest, with this chain. The
-/// whole label is compared: two namespaces may have one when it is cut, and then the name differs.
+/// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. With a
+/// digest, the certificate must also have this chain. The whole label is compared: two namespaces may have the same
+/// label when the label is cut, and then the names differ.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,
@@ -226,8 +230,9 @@ fn too_large(pair: &TlsPair) -> Option<String> {
         })
 }
 
-/// What deletes those of this cluster that no load balancer uses, and that are not what a Secret holds which a Service
-/// names. None: nothing was uploaded. Of a Secret that can't be used all stay.
+/// Returns the changes that delete the unused uploads of this cluster. An upload is unused when no load balancer uses
+/// the certificate, and no Secret that a Service names holds the certificate. All uploads of a Secret that cannot be
+/// used stay. Returns `None` when nothing was uploaded.
 pub(in crate::hetzner) fn unused(
     project: &Project,
     all: &[Certificate],
@@ -256,7 +261,7 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// What the ports of a load balancer show, as far as it was read.
+/// Returns the certificates that the ports of a load balancer use, as far as certificates were read.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|one| {
         let ports = balancer.services.iter();

@@ -1,4 +1,4 @@
-//! What a Service wants of its load balancer: a pure function of Service, nodes and settings.
+//! The desired state of a Service's load balancer: a pure function of the Service, the nodes and the settings.
 
 use super::certificates::{CertificatePlan, certificates};
 use super::ports::{Port, ports};
@@ -23,12 +23,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
-/// What a Service wants of its load balancer.
+/// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// `None`: the load balancer is external, and nobody decides about the whole.
+    /// `None` when the load balancer is external, because nobody decides about the whole of an external load balancer.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
-    /// Whether present targets stay by private or public IP as they are; see `Group::keeps_ways`.
+    /// Whether present targets keep the kind of IP, private or public, by which
+    /// they are reached; see `Group::keeps_ways`.
     pub(crate) keeps_ways: bool,
     pub(crate) certificates: CertificatePlan,
     pub(crate) ports: Vec<Port>,
@@ -36,63 +37,63 @@ pub(crate) struct Desired {
     pub(crate) in_status: InStatus,
 }
 
-/// What is wanted of the whole load balancer. A field that is none is left unchanged.
+/// The desired state of the whole load balancer. A field that is `None` is left unchanged.
 pub(crate) struct Whole {
-    /// From the annotation alone: a default name renames nothing.
+    /// The name from the annotation alone, because a default name must not rename a load balancer.
     pub(crate) name: Option<Sourced<String>>,
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: Place,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
-    /// Whether its public interface is on.
+    /// Whether the public interface of the load balancer is on.
     pub(crate) public: Option<Sourced<bool>>,
-    /// Against deletion.
+    /// Whether the load balancer is protected against deletion.
     pub(crate) protection: Option<Sourced<bool>>,
-    /// Those that users ask for, by key.
+    /// The labels that users ask for, by key.
     pub(crate) labels: BTreeMap<String, Sourced<String>>,
     pub(crate) ipv4_rdns: Option<Sourced<String>>,
     pub(crate) ipv6_rdns: Option<Sourced<String>>,
-    /// With `HCLOUD_NETWORK`.
+    /// The private Network, when `HCLOUD_NETWORK` is set.
     pub(crate) attach: Option<Attach>,
     pub(crate) primary_ips: AskedIps,
-    /// It outlasts its Services.
+    /// Whether the load balancer outlasts its Services.
     pub(crate) is_kept: bool,
 }
 
-/// Where it is created.
+/// The place in which the load balancer is created.
 #[derive(Clone, Default)]
 pub(crate) struct Place {
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) zone: Option<Sourced<String>>,
 }
 
-/// The private Network.
+/// The private Network to which the load balancer is attached.
 pub(crate) struct Attach {
     pub(crate) network: u64,
     pub(crate) ip: Option<Sourced<Ipv4Addr>>,
     pub(crate) range: Option<Sourced<Ipv4Net>>,
 }
 
-/// What the Service asks for: texts that name a Primary IP.
+/// The texts that name the Primary IPs that the Service asks for.
 pub(crate) struct AskedIps {
     pub(crate) families: [AskedIp; 2],
-    /// `spec.loadBalancerIP`; empty when unset.
+    /// The first `spec.loadBalancerIP` of the Services that decide, which is empty when none of them sets the field.
     pub(crate) address: String,
 }
 
 pub(crate) struct AskedIp {
     pub(crate) annotation: &'static Annotation,
-    /// As the API calls it.
+    /// The API's name for the address family.
     pub(crate) kind: &'static str,
     pub(crate) asked: Option<Sourced<String>>,
 }
 
 pub(crate) struct Targets {
-    /// By the names of the nodes.
+    /// The machines and the names of their nodes, sorted by these names.
     pub(crate) nodes: Vec<(Machine, String)>,
     pub(crate) source: Source,
 }
 
-/// What a node runs on.
+/// The machine that a node runs on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Machine {
     Server(u64),
@@ -100,34 +101,37 @@ pub(crate) enum Machine {
     Dedicated {
         number: u64,
         public: Option<Ipv4Addr>,
-        /// In the vSwitch subnet of the private Network, if the subnets are known.
+        /// The address in the vSwitch subnet of the private Network. When the
+        /// subnets are not known, any InternalIP counts.
         private: Option<Ipv4Addr>,
     },
 }
 
-/// What the Service's status should not, or alone, say.
+/// The host name that the Service's status has instead of addresses, and the addresses that the status leaves out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries are of `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer, so that
-    /// kube-proxy sends none to this Service for a port of another owner. Set also when a port uses the PROXY protocol.
+    /// Whether the entries have `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer,
+    /// so that kube-proxy sends no traffic for another owner's port to this Service. A port with the PROXY
+    /// protocol also gives the entries this mode.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
 }
 
 impl Attach {
-    /// Is a Network of this load balancer detached, with the targets that are reached by it?
+    /// Whether a Network of this load balancer is detached, together with the targets that are reached by the Network.
     pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// It is the wanted one, with the wanted IP.
+    /// Whether this is the desired Network with the desired IP.
     pub(crate) fn keeps(&self, net: &PrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
-    /// The API takes neither when it creates a load balancer.
+    /// Whether attaching needs a call of its own, because the API takes no IP and
+    /// no range when it creates a load balancer.
     pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }
@@ -155,7 +159,7 @@ impl Desired {
     }
 }
 
-/// Reads all of it. What is wrong is in `parser` afterwards.
+/// Reads everything that the Service asks for. `parser` collects what is wrong.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
@@ -194,7 +198,8 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     desired
 }
 
-/// What the Service wants of the whole, or who decides for it. Without a Service that may decide no default counts.
+/// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
+/// no Service may decide, no default counts.
 fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let defaults = &context.project.defaults;
     let is_decided = !context.group.has_no_decider();
@@ -227,7 +232,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An empty annotation takes the environment's word away.
+        // An empty annotation takes away the default of the environment.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -240,7 +245,7 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     }
 }
 
-/// The labels that a Service may set, and the keys of other programs, which are left out of them.
+/// Returns the labels that a Service may set, and the keys of other programs, which are left out of the labels.
 fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
     let is_left_out = |item: &&str| is_of_program(&key_of(item));
@@ -249,7 +254,8 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
     Ok((labels, left_out.into_iter().map(key_of).collect()))
 }
 
-/// Of one key the annotation wins. Keys of other programs are left out: labels of them that are there stay.
+/// Returns the desired labels. When the default and the annotation have the same key, the annotation wins. Keys of
+/// other programs are left out, so that existing labels with these keys stay.
 fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
     let set = parser.read(&a::LABELS, None, allowed_labels);
     let set = set.map(|Sourced { value, source }| {
@@ -316,7 +322,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     Some(Attach { network, ip, range })
 }
 
-/// What the API would refuse whenever it came to it.
+/// Reports what the API would refuse in any case.
 fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -336,8 +342,8 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     }
 }
 
-/// How new targets of an external load balancer are reached: the oldest Service with a port there decides, and where no
-/// Service has one yet, the planned Service.
+/// Returns how new targets of an external load balancer are reached. The oldest Service with a port there decides. When
+/// no Service has a port there yet, the planned Service decides.
 fn way_on_external(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -376,8 +382,8 @@ enum Asked {
     Present,
 }
 
-/// What the Services ask for whose nodes are targets together: on an external load balancer each of its Services, else the
-/// Service itself or who decides for it.
+/// Returns what the Services ask for whose nodes are targets together. On an external load balancer, these are all its
+/// Services. On any other load balancer, this is the Service itself, or the Service that decides for it.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -434,7 +440,8 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // Two nodes that claim one server: whichever comes first, always the same.
+                // When two nodes claim the same server, the first name in the alphabet wins,
+                // so that the result is always the same.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
@@ -464,7 +471,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         return Machine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // They were not read: where the API does not reach it, it says so.
+        // The subnets were not read. The API says so when it cannot reach the address.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))
@@ -478,7 +485,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
     Machine::Dedicated { number, public: node.dedicated_ipv4, private: internal.find(is_reached) }
 }
 
-/// Fields of the Service that people rely on, and that have no effect here.
+/// Reports the fields of the Service that people rely on, and that have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         parser.warning(

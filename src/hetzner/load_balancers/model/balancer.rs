@@ -1,4 +1,4 @@
-//! Load balancers and Primary IPs as the API writes them: only the fields we read.
+//! Load balancers and Primary IPs as the API writes them. Only the fields that this program uses are read.
 
 use super::listener::Listener;
 use crate::hetzner::api::{Location, Reference};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// One of the project's load balancers.
+/// A load balancer of the project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {
     pub id: u64,
     pub name: String,
-    /// When it was created; none: not known.
+    /// When the load balancer was created, or `None` when this is not known.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
-    /// Like `protection`, `services` and `targets`: an answer without it is an error. Without labels a load
-    /// balancer would seem to be free, without targets to be unused.
+    /// The labels. An answer without `labels`, `protection`, `services` or `targets` is an error: a load balancer
+    /// without labels would seem to be free, and a load balancer without targets would seem to be unused.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,
@@ -30,24 +30,24 @@ pub struct LoadBalancer {
     pub private_net: Vec<PrivateNet>,
     pub services: Vec<Listener>,
     pub targets: Vec<Target>,
-    /// Of this month, in bytes.
+    /// The outgoing traffic of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     pub included_traffic: Option<u64>,
 }
 
-/// What a type of load balancer can hold.
+/// A type of load balancer, with the limits of what it can hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct BalancerType {
     pub id: u64,
-    /// E.g. `lb11`.
+    /// The name, e.g. `lb11`.
     pub name: String,
     pub max_targets: usize,
     pub max_services: usize,
     pub max_assigned_certificates: usize,
     #[serde(default)]
     pub deprecation: Option<Deprecation>,
-    /// One wherever it can be had; empty: not read.
+    /// The price in each location that offers the type. The list is empty when the prices were not read.
     #[serde(default)]
     pub prices: Vec<PriceOf>,
 }
@@ -61,13 +61,13 @@ pub struct PriceOf {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Monthly {
-    /// A decimal number.
+    /// The price without taxes, as a decimal number.
     pub net: Interned,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Deprecation {
-    /// RFC 3339.
+    /// A time in RFC 3339.
     pub unavailable_after: String,
 }
 
@@ -93,7 +93,7 @@ pub struct PublicNet {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PublicIp {
-    /// Of the Primary IP.
+    /// The ID of the Primary IP.
     #[serde(default)]
     pub id: Option<u64>,
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct PrivateNet {
     pub ip: Option<Ipv4Addr>,
 }
 
-/// Where it sends traffic.
+/// A target, to which the load balancer sends traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
@@ -125,14 +125,15 @@ pub enum Target {
         #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
-    /// An operator's: whatever servers carry these labels.
+    /// A target that an operator has added: all servers with these labels.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that carry them now; each counts against the type's limit. None: the API did not say.
+        /// The servers that have the labels now. Each of them counts against the type's limit. `None` means that the
+        /// API did not say which servers these are.
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A kind that this version does not know.
+    /// A target of a kind that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -140,9 +141,9 @@ pub enum Target {
 /// A target that is one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetId {
-    /// A cloud server.
+    /// A cloud server, by its ID.
     Server(u64),
-    /// Of a dedicated server.
+    /// An address of a dedicated server.
     Address(IpAddr),
 }
 
@@ -151,7 +152,7 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// The node that it is.
+    /// Returns the name of the target's node.
     pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
@@ -159,7 +160,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the cloud itself says that it is a node: a kubelet may report any address.
+    /// Whether the cloud itself says that the target is a node. What a kubelet reports is not enough,
+    /// because a kubelet may report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
@@ -167,7 +169,7 @@ impl TargetId {
         }
     }
 
-    /// For people: the name of its node, else what the API calls it.
+    /// Returns the name of the target's node, or else the API's name for the target, as text for messages.
     pub(crate) fn shown(self, cluster: &Cluster) -> String {
         match (self.node(cluster), self) {
             (Some(name), TargetId::Server(_)) => name.clone(),
@@ -177,7 +179,7 @@ impl TargetId {
         }
     }
 
-    /// `use_private_ip`: of a server that is added.
+    /// Returns the target in the form of a request. `use_private_ip` is set when a server is added.
     pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
             TargetId::Server(id) => {
@@ -188,8 +190,8 @@ impl TargetId {
     }
 }
 
-/// As a request names it: 24 bytes. A tree of JSON would take 1.3 kB, and changes of thousands of targets may wait at
-/// the same time.
+/// A target in the form of a request, which takes 24 bytes. A tree of JSON would take 1.3 kB, and changes of
+/// thousands of targets may wait at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TargetInRequest {
@@ -220,7 +222,7 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// What the health checks of one port say about one target: thousands, of the same few words.
+/// The result of one port's health checks of one target. Thousands of results have the same few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
@@ -231,25 +233,25 @@ pub struct HealthStatus {
     pub http_status_code: Option<u16>,
 }
 
-/// A public address that a server or a load balancer has, and that may outlive it.
+/// A public address of a server or a load balancer, which may outlive its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PrimaryIp {
     pub id: u64,
     pub name: String,
-    /// An IPv4 address, or a /64.
+    /// An IPv4 address, or an IPv6 network with the prefix length 64.
     pub ip: String,
-    /// `ipv4` or `ipv6`.
+    /// The address family, `ipv4` or `ipv6`.
     #[serde(rename = "type")]
     pub kind: String,
     pub location: Location,
-    /// Which Services may claim it may rest on them, so they must be in the answer.
+    /// The labels, which every answer must have, because they may decide which Services may claim the address.
     pub labels: BTreeMap<String, String>,
-    /// None: it is free.
+    /// The ID of the resource that has the address, or `None` when the address is free.
     #[serde(default)]
     pub assignee_id: Option<u64>,
     #[serde(default)]
     pub assignee_type: String,
-    /// It is deleted with what it is assigned to.
+    /// Whether the address is deleted together with the resource that has it.
     #[serde(default)]
     pub auto_delete: bool,
     #[serde(default)]
@@ -257,13 +259,13 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// `name (id, address)`, as messages write it.
+    /// Returns `name (id, address)`, the form that messages use.
     pub fn shown(&self) -> String {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Does a text name it, as ID, name or address? Several may be named by one text: the ID
-    /// counts first, then the name.
+    /// Returns the Primary IP that a text names by ID, name or address. When a text names
+    /// several, the ID counts first, then the name.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
@@ -275,7 +277,7 @@ impl PrimaryIp {
     }
 }
 
-/// Does a range, or a single address, hold this address?
+/// Whether a range, or a single address, contains this address.
 pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
         text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse::<IpNet>()).ok()
@@ -287,48 +289,48 @@ pub(crate) fn covers(range: &str, address: &str) -> bool {
 }
 
 impl BalancerType {
-    /// Types in the order of what they hold.
+    /// Returns the type's limits, by which types are sorted.
     pub fn size(&self) -> (usize, usize, usize) {
         (self.max_targets, self.max_services, self.max_assigned_certificates)
     }
 }
 
 impl LoadBalancer {
-    /// `name (id)`, as messages write it.
+    /// Returns `name (id)`, the form that messages use.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Has it this public or private address?
+    /// Whether the load balancer has this public or private address.
     pub fn has_address(&self, ip: IpAddr) -> bool {
         self.all_addresses().any(|one| one == ip)
     }
 
-    /// How it is attached to this private Network.
+    /// Returns how the load balancer is attached to this private Network, if it is attached.
     pub fn attached(&self, network: u64) -> Option<&PrivateNet> {
         self.private_net.iter().find(|net| net.network == network)
     }
 
-    /// What it has on this port.
+    /// Returns the load balancer's port with this number.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
         self.services.iter().find(|one| one.listen_port == listen_port)
     }
 
-    /// The public and private ones.
+    /// Returns the public and the private addresses.
     pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
         public.into_iter().filter_map(|one| one.ip).chain(private.map(IpAddr::from))
     }
 
-    /// Of its type where it is, without taxes.
+    /// Returns the monthly price of the load balancer's type in its location, without taxes.
     pub fn monthly_price(&self) -> Option<f64> {
         let prices = &self.load_balancer_type.prices;
         let price = prices.iter().find(|price| *price.location == *self.location.name)?;
         price.price_monthly.net.parse().ok()
     }
 
-    /// How many of its type's targets are taken by what is never ours to touch.
+    /// Returns how many of the type's targets are taken by targets that this program never changes.
     pub fn other_targets(&self) -> usize {
         let count = |target: &Target| match target {
             Target::Server { .. } | Target::Ip { .. } => 0,
@@ -338,7 +340,7 @@ impl LoadBalancer {
         self.targets.iter().map(count).sum()
     }
 
-    /// Servers that are targets by themselves, and whether by their private IP.
+    /// Returns the servers that are targets by themselves, and whether each is reached by its private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let targets = self.single_targets();
         targets.filter_map(|(target, by_private)| match target {
@@ -347,7 +349,7 @@ impl LoadBalancer {
         })
     }
 
-    /// The same with addresses.
+    /// Returns the servers and addresses that are targets by themselves, and whether each is reached by a private IP.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {
@@ -362,13 +364,13 @@ impl LoadBalancer {
     }
 }
 
-/// What is no time is not known.
+/// Reads a time. A text that is not a time counts as not known.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Null is as good as not there.
+/// Reads null like a missing field.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

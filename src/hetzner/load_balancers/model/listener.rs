@@ -1,57 +1,57 @@
-//! One port of a load balancer, which the API calls a service; and the one description of its fields, by which they are
-//! read from the API, compared, shown and written.
+//! A port of a load balancer, which the API calls a service. One table describes its fields, and all code that reads,
+//! compares, shows and writes the fields uses this table.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where kube-proxy, or what replaces it, says whether the node takes traffic: 200, or 503, also when the node is about
-/// to be deleted (KEP-3836).
+/// The port on which kube-proxy, or its replacement, says whether the node takes traffic. The answer is 200 or 503. It
+/// is also 503 when the node is about to be deleted (KEP-3836).
 pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
-/// One port: where traffic comes in, where it is sent, and how targets are checked.
+/// A port of a load balancer: where traffic comes in, where it is sent, and how targets are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// As the API writes them. A field that is not here is the API's to choose.
+    /// The fields as the API writes them. The API chooses the value of a field that is not here.
     fields: BTreeMap<PortField, Value>,
 }
 
-/// Where in the API's document of a port a field is.
+/// The part of the API's document of a port in which a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Port,
-    /// Only `http` and `https` have it.
+    /// The part that only `http` and `https` ports have.
     Http,
-    /// Only `https` has it.
+    /// The fields that only `https` ports have.
     Https,
     Check,
-    /// Only a health check by `http` has it. A check over TLS is `http` with `tls`.
+    /// The part that only a health check by `http` has. A check over TLS is `http` with `tls`.
     HttpCheck,
 }
 
-/// What its values are.
+/// The type of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Number,
     Seconds,
     Switch,
-    /// The API promises no order.
+    /// A list of numbers, for which the API promises no order.
     Numbers,
     Texts,
 }
 
 struct Row {
-    /// For people.
+    /// The name of the field in messages.
     name: &'static str,
     part: Part,
     key: &'static str,
     kind: Kind,
 }
 
-/// Shown for a text or a list that is empty; none of these texts can be this.
+/// The text that is shown for an empty text or list. No value of a field can be this text.
 const NOTHING: &str = "(none)";
 
 impl Part {
@@ -80,7 +80,7 @@ impl Kind {
 
 macro_rules! port_fields {
     ($($field:ident: $name:literal, $part:ident, $key:literal, $kind:ident;)*) => {
-        /// One field of a port.
+        /// A field of a port.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum PortField {
             $($field,)*
@@ -99,7 +99,8 @@ macro_rules! port_fields {
     };
 }
 
-// For people; where it is in the API's document, and its name there; what its values are.
+// The columns are the name in messages, the part of the API's document, the name
+// in that part, and the type of the values.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
     DestinationPort: "destination port", Port, "destination_port", Number;
@@ -127,8 +128,8 @@ impl PortField {
         self.row().name
     }
 
-    /// The value as people read it; equal texts are equal values. None where the protocol has no such field, or it is
-    /// the API's to choose.
+    /// Returns the value as people read it. Equal texts mean equal values. Returns `None` when the protocol has no such
+    /// field, or when the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;
@@ -163,7 +164,7 @@ impl Listener {
         self.fields.insert(field, value.into());
     }
 
-    /// The protocol's name, as the API writes it.
+    /// Returns the protocol's name, as the API writes it.
     pub fn protocol(&self) -> &str {
         self.get(F::Protocol).and_then(Value::as_str).unwrap_or_default()
     }
@@ -176,12 +177,12 @@ impl Listener {
         self.get(field) == Some(&Value::Bool(true))
     }
 
-    /// Are targets checked by what kube-proxy says of the node?
+    /// Whether the health check asks kube-proxy about the node.
     pub(crate) fn asks_kube_proxy(&self) -> bool {
         self.get(F::CheckPort).is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
 
-    /// IDs of those it shows.
+    /// Returns the IDs of the certificates that the port uses.
     pub fn certificates(&self) -> Vec<u64> {
         let ids = self.get(F::Certificates).and_then(Value::as_array);
         ids.into_iter().flatten().filter_map(Value::as_u64).collect()
@@ -196,13 +197,14 @@ impl Listener {
         }
     }
 
-    /// As the API takes it, when it is added (`is_new`) or updated. Only what its protocol has.
+    /// Returns the port as the API takes it when a port is added (`is_new`) or updated. Fields that
+    /// the protocol does not have are left out.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({ "listen_port": self.listen_port });
         for (field, value) in &self.fields {
             let Row { part, key, .. } = field.row();
             let is_empty = value == "";
-            // A response that was set by hand is removed only by an empty one.
+            // An expected response that was set by hand is removed only by an empty text.
             if !self.has(part) || (*field == F::CheckResponse && is_new && is_empty) {
                 continue;
             }
@@ -233,7 +235,7 @@ impl<'de> Deserialize<'de> for Listener {
                 continue;
             };
             let value = match place[key].take() {
-                // Of an HTTP check, none is as good as an empty one.
+                // A missing domain or response of an HTTP check means the same as an empty text.
                 Value::Null if matches!(field, F::CheckDomain | F::CheckResponse) => json!(""),
                 Value::Null if field == F::CheckTls => json!(false),
                 value => value,

@@ -1,4 +1,4 @@
-//! Load balancers and their ports, as the API writes them.
+//! The API's documents of load balancers and their ports.
 
 pub(crate) mod balancer;
 pub(crate) mod listener;
