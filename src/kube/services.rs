@@ -52,8 +52,7 @@ pub struct Service {
     /// Why the Service is left alone. `None` means that the Service is ours, as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// The limit that the Service is above. The annotations of such a Service are left out,
-    /// because all Services together have too many.
+    /// The limit that the Service is above because of older Services. The annotations of such a Service are left out.
     #[serde(skip)]
     pub above: Option<Above>,
 }

@@ -1,5 +1,5 @@
-//! Deployments and DaemonSets. `doctor` looks at the cloud-controller-managers that run beside ours. The flags and
-//! variables of a daemon's container let a person's commands work with the daemon's settings.
+//! Deployments and DaemonSets. `doctor` looks at the workloads beside ours. The flags and variables of a daemon's
+//! container let a person's commands work with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
