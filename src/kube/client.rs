@@ -32,7 +32,8 @@ const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
 /// By how much a page gets smaller after an answer that was too long: each size is a fifth of the size before.
 const SMALLER_PAGE: u32 = 5;
-/// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so that 20 of them fit into any limit.
+/// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
+/// page of this size fits into any limit.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
 /// The longest list that is read, in items: ten times what Kubernetes supports.
 const ITEMS_AT_MOST: u32 = 50_000;
@@ -53,8 +54,8 @@ pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// an event, or the release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks whether a user has a right, as the gate is asked about it. The call has
-/// the form of a write and changes nothing.
+/// The call that asks whether our user has a right, written as the gate receives it. The call has
+/// the form of a write, but changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.
