@@ -44,7 +44,7 @@ pub struct Identities {
     /// The first UID that was seen. An empty text means that no UID was seen.
     pub identity: String,
     /// The UIDs that the Service had since, at most [`FORMER_AT_MOST`], the newest last. A process that cannot read the
-    /// Lease takes the Service's present UID for the identity.
+    /// Lease takes one of these UIDs for the identity.
     pub former: Vec<String>,
 }
 
@@ -260,7 +260,7 @@ impl Client {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // The release of the Lease is the one write that is allowed after the process was asked to end. Its
+        // The release of the Lease is a write that is made after the process was asked to end. Its
         // `resourceVersion` guards the release.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
