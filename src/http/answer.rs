@@ -25,7 +25,7 @@ const SHOWN_CHARACTERS: usize = 2 * 1024;
 /// How much of a content type a message shows, in characters.
 const CONTENT_TYPE_CHARACTERS: usize = 100;
 
-/// The longest `X-Correlation-Id`, in bytes. Those of Hetzner have 16 digits.
+/// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
 const CORRELATION_ID_BYTES: usize = 64;
 
 /// The status of a call that succeeded and has no content. Its body is read as null.

@@ -2,7 +2,7 @@
 //! read as Go programs read them (golang.org/x/net/http/httpproxy), or from the `proxy-url` of a kubeconfig.
 //!
 //! The tunnels are our own for three reasons. ureq's SOCKS connector opens its own sockets, on which our deadline has
-//! no effect. ureq's `NO_PROXY` knows no CIDRs. The rest of `CONNECT` is a request of five lines.
+//! no effect. ureq's `NO_PROXY` knows no CIDRs. Without these two, `CONNECT` is no more than a request of five lines.
 
 use super::secret::Secret;
 use super::tls::{Encrypt, Tls, bare_host};
@@ -154,7 +154,7 @@ impl Proxy {
         };
         // A path says nothing about a proxy. Go does not read the path either.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // This cut would split a password that contains one of these characters unescaped.
+        // This cut would split a user name or password that contains one of these characters unescaped.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"

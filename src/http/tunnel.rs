@@ -1,4 +1,4 @@
-//! Opens tunnels through a proxy. The tunnel of an HTTP proxy is a `CONNECT`; otherwise the proxy speaks SOCKS 5.
+//! Opens tunnels through a proxy, with `CONNECT` of HTTP or with SOCKS 5.
 
 use super::auth::USER_AGENT;
 use super::error::{Kind, describe_io, describe_transport};
@@ -80,7 +80,7 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        // Only the host and the port of this URL matter.
+        // The host and the port are the parts of this URL that matter.
         let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
         let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {

@@ -500,7 +500,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns the longest answer that is read of a list of this kind. Lists of metadata alone are lists of Services.
+/// Returns the longest answer that is read of a list of this kind. A list of
+/// metadata alone is always a list of Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

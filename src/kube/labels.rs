@@ -30,8 +30,8 @@ const BYTES_OF_OBJECT: usize = 256 << 10;
 /// know are reported, without their values.
 const UNKNOWN_AT_MOST: usize = 10;
 
-/// The longest keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports
-/// that the largest load balancer takes have 22 kB.
+/// The largest size of the keys and values of a Service's annotations together, in bytes. Ten annotations for each of
+/// the 30 ports that the largest load balancer takes have 22 kB.
 const BYTES_AT_MOST: usize = 32 << 10;
 
 /// How many annotations of a Service are read at most.

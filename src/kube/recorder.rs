@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How many warnings may be written at once.
 const BURST: u32 = 50;
 
-/// The time in which one more warning may be written.
+/// After the first warnings, one more warning may be written each time this time has passed.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
 /// How long no event is written after the API was slow or did not answer.
@@ -66,11 +66,11 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// When the rate limit has room again for all warnings that were written so far, if one was written each
-    /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
+    /// The moment from which on the warnings that were written are within the limit of one each [`ONE_WARNING_EACH`].
+    /// `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Until when other writes have the API server to themselves.
+    /// The moment until which other writes have the API server to themselves.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,

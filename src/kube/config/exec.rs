@@ -373,8 +373,8 @@ fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
         return;
     };
-    // Safety: kill has no preconditions. The program was not waited for yet, so the number is
-    // its own and its group's.
+    // Safety: `kill` has no preconditions. The program was not waited for yet, so the number still
+    // belongs to the program and its group.
     unsafe {
         libc::kill(-group, libc::SIGKILL);
     }
