@@ -120,7 +120,7 @@ impl Recorder {
     }
 
     /// Does work that has many writes, and lets events wait until the work ends. Events wait for ten seconds at most,
-    /// and a thousand of them at most. Events would take a third of what the API server can do.
+    /// and a thousand of them at most. Without the wait, events would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();

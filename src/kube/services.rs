@@ -68,7 +68,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels are compared when the Service is read, and are not kept afterwards: see [`Service::left_alone`].
+    /// The labels, which are compared when the Service is read and are not
+    /// kept afterwards: see [`Service::left_alone`].
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -167,8 +168,8 @@ impl Service {
         }
     }
 
-    /// Returns a message when the Service has more ports or annotations than are read. No load
-    /// balancer can be made from such a Service.
+    /// Returns a message when not all of the Service is read, because of too many ports, too large annotations, or a
+    /// limit that the Service is above. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -188,8 +189,8 @@ impl Service {
         (self.metadata.creation_timestamp, self.metadata.uid.clone())
     }
 
-    /// Leaves out everything that counts towards the limits. The ports stay when the load balancer still has to
-    /// be deleted, because its end needs them.
+    /// Leaves out the annotations, source ranges and ports, which count towards the limits. The ports stay when the
+    /// load balancer still has to be deleted, because its end needs them.
     fn leave_out(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.spec.load_balancer_source_ranges = First::default();
@@ -429,8 +430,7 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. An earlier Service counts as an older one,
-/// because manifests have no creation time.
+/// Marks the Services of manifests that are above a limit. An earlier Service counts as the older one.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();
