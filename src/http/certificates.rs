@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM. They are checked before a connection is made with them, because only here a message
+//! Certificates and keys from PEM. Both are checked before a connection is made with them, because only here a message
 //! can say which of the two is wrong, and how.
 
 use base64::Engine;
@@ -88,8 +88,8 @@ impl Authorities {
 }
 
 impl Identity {
-    /// Reads a certificate chain, our own certificate first, and its key (PKCS#1, PKCS#8 or SEC1). The error
-    /// says which of the two is wrong, and how.
+    /// Reads a certificate chain, our own certificate first, and its key (PKCS#1, PKCS#8 or SEC1). The error says
+    /// whether the certificate or the key is wrong, and how.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
@@ -125,7 +125,7 @@ pub struct Chain {
 
 impl Chain {
     /// Reads the certificates of a server, its own certificate first, and the key of that certificate. The error says
-    /// which of the two is wrong, and how; it repeats nothing of them.
+    /// whether the certificate or the key is wrong, and how, and repeats nothing of either.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
         let Identity(certified) = Identity::from_pem(certificate, key)?;
         let damaged = || certificate.error("holds a damaged certificate; copy it anew");
@@ -157,8 +157,9 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The library checks a moment before it checks
-/// the issuer, which is unknown here. Its refusals at both ends of time therefore name the two limits.
+/// Returns the first and the last moment at which a certificate is valid. The library checks the moment
+/// before it checks the issuer, which is unknown here. The errors for the earliest and the latest
+/// possible moment therefore name the two limits.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -70,8 +70,8 @@ impl Error {
         Error { call, kind, head: None }
     }
 
-    /// Returns the error without these secrets. A server may repeat what was sent to it in any part
-    /// of its answer, and an error is printed.
+    /// Returns the error without these secrets. A server may repeat what it received in any part
+    /// of its answer, and errors are printed.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
             Kind::TimedOut(_) | Kind::TooLarge(_) => {}

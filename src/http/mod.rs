@@ -124,7 +124,7 @@ impl Client {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // All tries count as one wait, because for a person they are one call.
+        // All tries together are shown as one wait, because for a person they are one call.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {

@@ -223,7 +223,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
     let mut store = RootCertStore::empty();
-    // Each authority was parsed and checked before it came here.
+    // Each authority was parsed and checked before the settings were made.
     let builder = match &tls.roots {
         Roots::BuiltIn => {
             store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

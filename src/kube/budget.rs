@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 /// into this size. A Service that is not larger is never above a limit, whatever other Services have.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How much the Services of one namespace may have besides, in bytes. 130 Services fit that
-/// have as much as is read of one Service.
+/// How much the Services of one namespace may have besides, in bytes. 130 Services that each have as much as
+/// is read of a Service fit into this size.
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// How much all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service

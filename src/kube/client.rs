@@ -30,7 +30,7 @@ const BODY_LIMIT_BYTES: u64 = 256 << 20;
 /// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// By how much a page gets smaller after an answer that was too long: each size is a fifth of the size before.
+/// The divisor by which a page gets smaller after an answer that was too long. Each size is a fifth of the size before.
 const SMALLER_PAGE: u32 = 5;
 /// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
 /// page of this size fits into any limit.
@@ -86,7 +86,7 @@ pub struct Verb<'a> {
     pub name: &'a str,
 }
 
-/// Where a list is read from.
+/// The source from which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// The API server's cache, which is cheap and may be a moment old.
@@ -111,7 +111,7 @@ pub struct Client {
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// How many items a page has, for each kind of list that was too long when it was read whole.
+    /// The number of items of a page, for each kind of list that was too long when the list was read whole.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct ListOf<'a> {
     pub(super) from: ReadFrom,
 }
 
-/// What is known at the end of a page: the token of the next page, which is empty after the last
+/// The result of reading one page: the token of the next page, which is empty after the last
 /// page, and how many bytes the answer had.
 pub(super) struct PageEnd {
     pub(super) token: String,
@@ -136,7 +136,7 @@ pub(super) struct PageEnd {
 struct NextPage {
     /// How many items the page may have.
     items: u32,
-    /// Where the page begins, as a part of the query. The text is empty for the first page.
+    /// The place at which the page begins, as a part of the query. The text is empty for the first page.
     place: String,
 }
 

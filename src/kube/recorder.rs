@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How many warnings may be written at once.
 const BURST: u32 = 50;
 
-/// After the first warnings, one more warning may be written each time this time has passed.
+/// The time after which one more warning may be written, once the burst is used up.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
 /// How long no event is written after the API was slow or did not answer.
@@ -315,7 +315,7 @@ impl Queue {
     }
 }
 
-/// After how long a lasting finding is reported again. The time is machine time because people read the events.
+/// How long a lasting finding is not reported again. The time is machine time because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// How many findings are remembered of all objects. Each takes some 50 bytes, so all take 1 MB. When there are more,

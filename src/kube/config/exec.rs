@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// How long before their end credentials are renewed. A tenth of their life counts instead when that is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// How long a program that has failed is not run again, by the machine's time. Not every thread then asks the program
-/// again, and the pause is short enough for a Lease to be renewed.
+/// How long a program that has failed is not run again, by the machine's time. The pause keeps every thread from asking
+/// the program again, and is short enough for a Lease to be renewed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -152,7 +152,7 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again when the refused credentials are still the current ones.
+    /// Runs the program again, unless the refused credentials were replaced already.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
@@ -389,7 +389,7 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Returns an error when the program needs a standard input, because there is never one.
+/// Returns an error when the program needs a standard input, because programs never get a standard input here.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),
