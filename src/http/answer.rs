@@ -1,4 +1,4 @@
-//! An answer: its head, its status, and its body parsed as it streams in.
+//! An answer: its head, its status, and its body, which is parsed while it streams in.
 
 use super::error::{Error, Head, Kind, describe_io};
 use super::request::{Parse, Reading, Settings};
@@ -10,25 +10,25 @@ use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
 
-/// Parsing reads in pieces of this size.
+/// The size of the pieces that the parser reads, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Of a body so much is read before anything is done with it: of an error's no more.
+/// How much of a body is read before anything is done with it, in bytes. Nothing more is read of an error's body.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
-/// Or so much, to see whether it is known: the rows of some 1,000 nodes.
+/// How much of a body is read first when the body may be known, in bytes. The rows of some 1,000 nodes fit in.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
-/// Of a body in the log, this much is shown.
+/// How much of a body the log shows, in characters.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
-/// Of a content type in a message, this much is shown.
+/// How much of a content type a message shows, in characters.
 const CONTENT_TYPE_CHARACTERS: usize = 100;
 
-/// The longest that `X-Correlation-Id` may be; those of Hetzner's have 16 digits.
+/// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
 const CORRELATION_ID_BYTES: usize = 64;
 
-/// Done, and there is nothing to say: read as null.
+/// The status of a call that succeeded and has no content. Its body is read as null.
 const NO_CONTENT: u16 = 204;
 
 /// An answer that was parsed whole.
@@ -36,7 +36,7 @@ const NO_CONTENT: u16 = 204;
 pub struct Reply<T> {
     pub head: Head,
     pub value: T,
-    /// Of the body, in bytes.
+    /// The length of the body, in bytes.
     pub length: u64,
 }
 
@@ -54,9 +54,9 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What was asked for, and how the answer is read.
+/// A request that was sent, and how its answer is read.
 pub(super) struct Asked<'a> {
-    /// Method and URL.
+    /// The method and the URL of the call.
     pub(super) line: &'a str,
     pub(super) timeout: Duration,
     pub(super) settings: &'a Settings,
@@ -91,13 +91,14 @@ impl Asked<'_> {
         let parsed = match (head.status, begun) {
             (200..300, Ok(read)) if is_known(read) => null("what was known", how),
             (200..300, Ok(read)) => {
-                // The whole of a short answer is one piece.
+                // A short answer is read as one piece.
                 let piece = PIECE_BYTES.min(read);
                 let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // What cannot be read of an error's body is no second error.
+            // An error status whose body cannot be read whole is reported as that status.
+            // The failed read is no second error.
             _ => Err(Kind::Status(start)),
         };
         match parsed {
@@ -107,7 +108,8 @@ impl Asked<'_> {
     }
 }
 
-/// The start of a body for the log, as text. Redacted before it is cut: half a secret is not found any more.
+/// Returns the beginning of a body for the log, as text. The text is redacted before it is cut, because
+/// half a secret would not be found any more.
 pub(super) fn beginning(body: &[u8], secrets: &[Secret]) -> String {
     let text = redact(&String::from_utf8_lossy(body), secrets);
     cut(&text, SHOWN_CHARACTERS).into_owned()
@@ -131,18 +133,19 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
     }
 }
 
-/// Letters, digits and dashes: whatever has another form says nothing to support.
+/// Whether a text has the form of a correlation ID: letters, digits and dashes. A text
+/// of another form is of no use to support.
 fn is_correlation_id(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=CORRELATION_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`: the only form that servers may send.
+/// Parses a date like `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers may send.
 fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// For an answer without content.
+/// Returns the value of an answer without content.
 fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, Kind> {
     how.parse(serde_json::Value::Null).map_err(|_| {
         Kind::Malformed(format!("answered {answered}, without the content that was asked for"))

@@ -1,5 +1,5 @@
-//! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a name with a
-//! password, or what an issuer hands out.
+//! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a user name
+//! with a password, or credentials that an issuer hands out.
 
 use super::certificates::Identity;
 use super::secret::Secret;
@@ -12,29 +12,29 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Sent with every request, to a proxy too.
+/// The user agent, which is sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
-/// What every call is authenticated with.
+/// The issuer of the credentials with which every call is authenticated.
 pub type Login = Arc<dyn Issuer>;
 
-/// Hands out credentials, before every call.
+/// An issuer hands out credentials before every call.
 pub trait Issuer: Send + Sync {
-    /// What is in force. The error is for people: nothing is sent.
+    /// Returns the credentials that are in force. The error is for people, and nothing is sent after an error.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// The API refused what bears this number.
+    /// Reports that the API refused the credentials with this number.
     fn refused(&self, _number: u64) {}
 }
 
-/// What one call is authenticated with.
+/// The credentials with which one call is authenticated.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// An issuer's: counts the issues, from 1.
+    /// The number of the issue. An issuer counts its issues from 1.
     pub number: u64,
-    /// Value of the header `Authorization`.
+    /// The value of the header `Authorization`.
     pub header: Option<Secret>,
-    /// In place of the one that the TLS settings name.
+    /// The client certificate that replaces the one of the TLS settings.
     pub identity: Option<Identity>,
     /// Every form in which the secret may come back.
     pub secrets: Vec<Secret>,
@@ -46,7 +46,7 @@ impl Issuer for SecretSource {
     }
 }
 
-/// They stay.
+/// Fixed credentials never change.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())
@@ -65,7 +65,7 @@ impl Credentials {
         }
     }
 
-    /// HTTP basic authentication; the user has no colon.
+    /// Returns credentials for HTTP basic authentication. The user name has no colon.
     pub fn basic(user: &str, password: &Secret) -> Credentials {
         let both = STANDARD.encode(format!("{user}:{}", password.expose()));
         Credentials {
@@ -76,23 +76,23 @@ impl Credentials {
     }
 }
 
-/// Most of a secret's file that is read; a token has a few kilobytes at most.
+/// How much of a secret's file is read at most, in bytes. A token has a few kilobytes at most.
 const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// A secret of settings, and the file it comes from. Clones share what was read last.
+/// A secret of the settings, and the file that holds the secret. Clones share the secret that was read last.
 #[derive(Clone, Debug)]
 pub struct SecretSource {
-    /// `token`, `password`, …
+    /// The kind of secret: `token`, `password`, …
     what: &'static str,
-    /// What the file may hold.
+    /// The check that the file's content must pass.
     check: SecretCheck,
-    /// Read before every call: it is small, and a rotated secret counts from the next call on.
+    /// The file, which is read before every call. The file is small, and a rotated secret counts from the next call on.
     file: Option<PathBuf>,
-    /// The secret, or what the file held when it could last be read.
+    /// The secret, or the content of the file when it could last be read.
     last: Arc<Mutex<Option<Secret>>>,
 }
 
-/// Can it be sent? The error is for people.
+/// A check of whether a secret can be sent. The error is for people.
 pub type SecretCheck = fn(&Secret) -> Result<(), &'static str>;
 
 impl SecretSource {
@@ -105,7 +105,7 @@ impl SecretSource {
         }
     }
 
-    /// None: a client certificate does it, or nothing is needed.
+    /// Returns a source without a secret, for a client certificate or for a server that needs no login.
     pub fn none() -> SecretSource {
         SecretSource::new(None, None)
     }
@@ -114,24 +114,24 @@ impl SecretSource {
         SecretSource::new(None, Some(secret))
     }
 
-    /// A token's file. `first` is what was read from it already: a pipe, such as a shell's `<(pass hcloud)`, can
-    /// be read only once.
+    /// Returns a source that reads a token's file. `first` is what was read from the file already, because a pipe, such
+    /// as a shell's `<(pass hcloud)`, can be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
         SecretSource::new(Some(path), first)
     }
 
-    /// The same source, of something that is no token.
+    /// Returns the source for a secret that is no token.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
         SecretSource { what, check, ..self }
     }
 
-    /// Of what was read last, in bytes.
+    /// Returns the length of the secret that was read last, in bytes.
     pub fn length(&self) -> usize {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// The secret to send now. A file that cannot be read or holds none (it is being
-    /// replaced), and one that is no file but a pipe, leaves the one read before in use.
+    /// Returns the secret to send now. The secret that was read before stays in use when the file cannot be read or is
+    /// empty, because the file is being replaced, and when the file is a pipe.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {
@@ -169,10 +169,11 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// Why, by what was read: several clients of a process read the same files.
+/// The reasons why something that was read is not used, by what was read. Several clients of a process read the
+/// same files, so the reasons are shared.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why what was read is not used, once.
+/// Logs once why something that was read is not used.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
@@ -181,7 +182,7 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// It was read.
+/// Forgets the complaint about something that can be read again.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// A file of one test.
+    /// Creates the file of one test.
     fn file(name: &str, text: &str) -> PathBuf {
         let name = format!("ccm-token-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

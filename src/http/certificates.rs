@@ -1,5 +1,5 @@
-//! Certificates and keys from PEM, checked before a connection is made with them: only here a message can say which of
-//! the two is wrong, and how.
+//! Certificates and keys from PEM. Both are checked before a connection is made with them, because only here a message
+//! can say which of the two is wrong, and how.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,18 +18,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client certificate with its key: known to fit each other.
+/// A client certificate with its key. The two are known to fit each other.
 #[derive(Clone)]
 pub struct Identity(pub(super) Arc<CertifiedKey>);
 
-/// A certificate holds the public half of its key: the same certificate is the same identity.
+/// Two identities with the same certificate are equal, because a certificate holds the public half of its key.
 impl PartialEq for Identity {
     fn eq(&self, other: &Identity) -> bool {
         self.0.cert == other.0.cert
     }
 }
 
-/// A PEM text, and what it is called in messages.
+/// A PEM text, and its name in messages.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -41,7 +41,7 @@ impl Pem {
     }
 }
 
-/// Every certificate in a PEM text; at least one.
+/// Returns every certificate of a PEM text. An error says why there is none.
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
@@ -59,17 +59,17 @@ fn no_certificate(pem: &[u8]) -> &'static str {
     }
 }
 
-/// Authorities to trust.
+/// The authorities that are trusted.
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// So many more are damaged, or of a kind that can't be used here.
+    /// How many more certificates are damaged, or of a kind that cannot be used here.
     pub unusable: usize,
 }
 
 impl Authorities {
-    /// Of a PEM text: at least one that can be used, or an error that says why not. A bundle of a hundred is not refused
-    /// for one that is outdated.
+    /// Returns the authorities of a PEM text. At least one of them can be used, or the error says why none can. A
+    /// bundle of a hundred certificates is not refused because one of them is outdated.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -88,7 +88,8 @@ impl Authorities {
 }
 
 impl Identity {
-    /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1). The error says which is wrong, and how.
+    /// Reads a certificate chain, our own certificate first, and its key (PKCS#1, PKCS#8 or SEC1). The error says
+    /// whether the certificate or the key is wrong, and how.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
@@ -110,21 +111,21 @@ impl Identity {
     }
 }
 
-/// What a server proves itself with, as it was read.
+/// The certificate chain by which a server proves its identity, as the chain was read.
 pub struct Chain {
-    /// PEM, of the certificates alone: whatever else stood beside them is dropped.
+    /// The certificates in PEM. Everything else that stood beside them is dropped.
     pub pem: String,
     pub certificates: usize,
-    /// SHA-256 of all of them, in hexadecimal digits.
+    /// The SHA-256 of all certificates, in hexadecimal digits.
     pub digest: String,
-    /// Of the first.
+    /// When the first certificate becomes valid.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
 
 impl Chain {
-    /// Certificates of a server, its own first, whose key this is. The error says which of the two is wrong, and how; it
-    /// repeats nothing of them.
+    /// Reads the certificates of a server, its own certificate first, and the key of that certificate. The error says
+    /// whether the certificate or the key is wrong, and how, and repeats nothing of either.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
         let Identity(certified) = Identity::from_pem(certificate, key)?;
         let damaged = || certificate.error("holds a damaged certificate; copy it anew");
@@ -137,7 +138,7 @@ impl Chain {
                 pem += "\n";
             }
             pem += "-----END CERTIFICATE-----\n";
-            // Each with its length: where one ends counts.
+            // Each certificate is hashed with its length, so that the digest depends on where a certificate ends.
             all.extend((der.len() as u64).to_be_bytes());
             all.extend_from_slice(der);
         }
@@ -156,8 +157,9 @@ impl Chain {
     }
 }
 
-/// Whether it is valid then is checked before its issuer is, which is unknown here: the refusals at both ends of time name
-/// the limits.
+/// Returns the first and the last moment at which a certificate is valid. The library checks the moment
+/// before it checks the issuer, which is unknown here. The errors for the earliest and the latest
+/// possible moment therefore name the two limits.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -181,7 +183,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
         })) => not_before,
         _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    // None ends later than our calendar.
+    // A time that is later than our calendar's end becomes that end.
     let shown = |at: UnixTime| {
         let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
@@ -190,7 +192,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
 }
 
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
-    // `ENCRYPTED PRIVATE KEY` of PKCS#8, `Proc-Type: 4,ENCRYPTED` of the older forms.
+    // An encrypted key has `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older forms).
     if holds(pem, "ENCRYPTED") {
         return Err("is encrypted; give one that is not (openssl pkey -in FILE)".into());
     }
@@ -209,7 +211,7 @@ fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// A file, whole or not at all; the error is for people.
+/// Reads a whole file, or none of it. The error is for people.
 pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -1,4 +1,4 @@
-//! What went wrong with one call, below the meaning of either API.
+//! The failure of one call, below the meaning of either API.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;
@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
 
-/// A failed call: which one, what happened, and the answer's head when there was one.
+/// A failed call: the call, what happened, and the head of the answer when there was an answer.
 #[derive(Debug)]
 pub struct Error {
-    /// Method and URL.
+    /// The method and the URL of the call.
     pub call: String,
     pub kind: Kind,
     pub head: Option<Box<Head>>,
@@ -17,49 +17,49 @@ pub struct Error {
 
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// The gate refused; nothing was sent.
+    /// The gate refused the write, and nothing was sent.
     Refused(String),
-    /// There are no credentials to show: the token's file can't be read, a program that should
-    /// hand them out failed. Nothing was sent.
+    /// There are no credentials to send, because the token's file cannot be read or a program that should issue
+    /// credentials failed. Nothing was sent.
     Token(String),
-    /// The request could not be made from what we had; nothing was sent.
+    /// The request could not be made from the settings and the body, and nothing was sent.
     Request(String),
-    /// No connection, or it broke.
+    /// There was no connection, or the connection broke.
     Unreachable(String),
-    /// Not done within this time.
+    /// The call did not end within this time.
     TimedOut(Duration),
-    /// The server's certificate is not accepted: an unknown authority, another name, an expired
-    /// one. Nothing was sent.
+    /// The server's certificate is not accepted, because of an unknown authority, another
+    /// name, or its expiry. Nothing was sent.
     Untrusted(String),
-    /// TLS did not agree for another reason.
+    /// The TLS handshake failed for another reason.
     Tls(String),
-    /// An answer with a status of 300 or more; the beginning of its body.
+    /// The answer has a status of 300 or more. The value is the beginning of its body.
     Status(Vec<u8>),
-    /// An answer with status 2xx that is not what the API answers.
+    /// The answer has a status of 2xx and is not what the API answers.
     Malformed(String),
     /// The body of an answer is longer than this many bytes.
     TooLarge(u64),
 }
 
-/// Status and headers of an answer, as far as they are used.
+/// The status and the headers of an answer, as far as they are used.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub status: u16,
     pub content_type: String,
-    /// `X-Correlation-Id`: what support asks for.
+    /// The header `X-Correlation-Id`, which support asks for.
     pub correlation_id: Option<String>,
-    /// `Retry-After` in seconds, the only form both APIs use.
+    /// The header `Retry-After` in seconds, the only form that both APIs use.
     pub retry_after: Option<Duration>,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (UNIX seconds), when all are there.
+    /// The headers `RateLimit-Limit`, `-Remaining` and `-Reset` (UNIX seconds), when all of them exist.
     pub rate_limit: Option<(u64, u64, u64)>,
-    /// `Date`: the server's clock, in whole seconds.
+    /// The header `Date`, which is the server's clock in whole seconds.
     pub date: Option<Timestamp>,
 }
 
-/// Of what an API says in an error, so much is shown, in characters.
+/// How much of an API's error message is shown, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
-/// An API's own words: on one line, and not longer than a person reads.
+/// Returns the message of an API on one line, cut to a length that a person reads.
 pub fn shortened(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&line, MESSAGE_CHARACTERS).into_owned()
@@ -70,7 +70,8 @@ impl Error {
         Error { call, kind, head: None }
     }
 
-    /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
+    /// Returns the error without these secrets. A server may repeat what it received in any part
+    /// of its answer, and errors are printed.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
             Kind::TimedOut(_) | Kind::TooLarge(_) => {}
@@ -87,14 +88,14 @@ impl Error {
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
-            // Half of one is of no use.
+            // A part of a correlation ID is of no use, so an ID with a secret is dropped.
             head.correlation_id =
                 head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
         self
     }
 
-    /// The HTTP status, when the API (or a proxy) answered with an error.
+    /// Returns the HTTP status when the API (or a proxy) answered with an error.
     pub fn status(&self) -> Option<u16> {
         match (&self.kind, &self.head) {
             (Kind::Status(_), Some(head)) => Some(head.status),
@@ -102,7 +103,7 @@ impl Error {
         }
     }
 
-    /// The beginning of an error answer's body.
+    /// Returns the beginning of the body of an error answer.
     pub fn body(&self) -> &[u8] {
         match &self.kind {
             Kind::Status(body) => body,
@@ -112,7 +113,7 @@ impl Error {
 }
 
 impl Kind {
-    /// Why there is no answer, in one word that metrics have.
+    /// Returns why there is no answer, as the one word that metrics use.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::Unreachable(_) => "unreachable",
@@ -155,7 +156,7 @@ impl fmt::Display for Kind {
 
 impl std::error::Error for Kind {}
 
-/// ureq's error in our words.
+/// Describes an error of ureq in our words.
 pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind {
     match error {
         ureq::Error::Timeout(ureq::Timeout::Resolve) => {
@@ -183,7 +184,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
     }
 }
 
-/// ureq hides its own errors, and rustls's, inside `io::Error` while a body is read.
+/// Describes an I/O error in our words. While a body is read, ureq hides its own errors and
+/// those of rustls inside an `io::Error`.
 pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     use std::io::ErrorKind::*;
     let inner = error.get_ref();
@@ -202,7 +204,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     })
 }
 
-/// The TLS library's error in our words; for a person it is about a server and its certificate.
+/// Describes an error of the TLS library in our words. For a person the error is about a server and its certificate.
 fn describe_tls(error: &rustls::Error) -> Kind {
     match error {
         rustls::Error::InvalidCertificate(why) => Kind::Untrusted(describe_certificate(why)),
@@ -238,7 +240,7 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
     }
 }
 
-/// `DnsName("api.example.com")`, as the library writes it, without its wrapping.
+/// Returns the inner name of a text like `DnsName("api.example.com")`, as the TLS library writes names.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_end_matches(')').trim_matches('"')

@@ -1,11 +1,12 @@
 //! One blocking JSON client for both APIs.
 //!
-//! A request passes through layers that each do one thing: the gate (writes), the credentials (`auth`),
-//! the bytes (`request`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
-//! and, for reads only, the next try (`request`). Below ureq are our own connections: `transport` connects directly
-//! or through a `proxy` and moves no byte after the call's deadline, and `tls` encrypts.
-//! `secret` redacts. Knows nothing of either API's
-//! objects or errors; imports only `text` and `provider`: the gate, the heartbeat after every call, and the two clocks.
+//! A request passes through layers that each do one thing: the gate (writes only), the credentials (`auth`), the bytes
+//! (`request`, with ureq), the log and the count, the status of the answer and the streaming parse (`answer`), and, for
+//! reads only, the next try (`request`). Below ureq are our own connections. `transport` connects directly or through a
+//! `proxy` and moves no byte after the call's deadline, and `tls` encrypts. `secret` redacts.
+//!
+//! This module knows nothing of the objects or errors of either API. It imports only `text` and `provider`, from which
+//! it needs the gate, the heartbeat after every call, and the two clocks.
 
 mod answer;
 mod auth;
@@ -47,28 +48,30 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 /// A write, without its body.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
-    /// [`Gate::pass`], or [`Gate::pass_at_end`] for what belongs to the end of the process.
+    /// The question to the gate: [`Gate::pass`], or [`Gate::pass_at_end`] for a write
+    /// that belongs to the end of the process.
     pub pass: Pass,
     pub method: Method,
-    /// Path and query below the base, beginning with `/`.
+    /// The path and query below the base, beginning with `/`.
     pub path: &'a str,
-    /// The form of the body.
+    /// The content type of the body.
     pub content_type: &'a str,
-    /// What the body holds of secrets. A body with secrets is not logged, and what is reported does not repeat them.
+    /// The secrets in the body. A body with secrets is not logged, and reports do not repeat the secrets.
     pub secrets: &'a [Secret],
 }
 
-/// A client of one API. Shared by all threads.
+/// A client of one API. All threads share the client.
 pub struct Client {
     sessions: Sessions,
     settings: Settings,
-    /// Every try counted.
+    /// The number of calls so far. Every try counts.
     calls: AtomicU64,
-    /// A call was answered with what was asked for.
+    /// Whether a call was answered with what was asked for.
     is_reached: AtomicBool,
 }
 
-/// Reads of this thread in `work` end after this time of the machine, together and with their retries.
+/// Runs `work` with a time limit of the machine. The reads of this thread in `work`, with their
+/// retries, end together when the limit is over.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -84,27 +87,27 @@ impl Client {
         }
     }
 
-    /// Scheme, host and path of the API.
+    /// Returns the scheme, host and path of the API.
     pub fn base(&self) -> &str {
         &self.settings.base
     }
 
-    /// Calls made so far, every try counted.
+    /// Returns the number of calls so far. Every try counts.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// A call has succeeded since the start: address, trust and credentials are right.
+    /// Whether a call has succeeded since the start. The address, the trust and the credentials are right then.
     pub fn is_reached(&self) -> bool {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Reads a JSON document. Tried again, a few times, when that may help; see [`Retry`].
+    /// Reads a JSON document. The read is tried again a few times when that may help; see [`Retry`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
         self.get_parsed(path, Reading::JSON, PhantomData)
     }
 
-    /// Reads a JSON document as `parse` says.
+    /// Reads a JSON document in the way that `parse` defines.
     pub fn get_parsed<P: Parse>(
         &self,
         path: &str,
@@ -121,7 +124,7 @@ impl Client {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // Every try together: for a person it is one call.
+        // All tries together are shown as one wait, because for a person they are one call.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -146,15 +149,14 @@ impl Client {
         }
     }
 
-    /// May a write still wait for what it started? See [`Gate::may_wait`].
+    /// Whether a write may still wait for the work that it started. See [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }
 
-    /// Writes once, when the gate lets it pass: never repeated here, because an answer that got lost does not mean that
-    /// nothing happened. (A 401 does mean that, and so does a server that was not trusted: then
-    /// the write is sent again when there are newer credentials or authorities.)
-    ///
+    /// Writes once, when the gate lets the write pass. A write is never repeated here, because a lost answer does not
+    /// mean that nothing happened. (A 401 or an untrusted server does mean that nothing happened. Then the write is
+    /// sent again when there are newer credentials or authorities.)
     pub fn write<T: DeserializeOwned>(
         &self,
         write: Write,
@@ -174,8 +176,8 @@ impl Client {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // From before the gate is asked: a process that was paused after it had passed
-            // must not begin what can no longer end in time.
+            // The deadline counts from before the gate is asked, so that a process that was paused after the gate's
+            // permission does not begin a write that can no longer end in time.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
@@ -197,10 +199,10 @@ impl Client {
         outcome
     }
 
-    /// What to make a call with now.
+    /// Returns what a call is made with now.
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
-        // A program of the kubeconfig may have to hand them out.
+        // A program of the kubeconfig may have to issue the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
@@ -221,7 +223,8 @@ impl Client {
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = clock::now();
-        // In whole milliseconds of the machine, as it is reported; the deadline is what counts.
+        // The time-out is in whole milliseconds of the machine because it is reported
+        // like that. The deadline is what counts.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -241,7 +244,7 @@ impl Client {
         outcome
     }
 
-    /// What there is to do after every try, whatever was asked for.
+    /// Does the work that follows every try, whatever was asked for: the heartbeat, the log and the count.
     fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

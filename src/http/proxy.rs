@@ -1,8 +1,8 @@
-//! Which calls use a proxy, and through which: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as Go programs read
-//! them (golang.org/x/net/http/httpproxy), or a kubeconfig's `proxy-url`.
+//! Decides which calls use a proxy, and which one. The proxy comes from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`,
+//! read as Go programs read them (golang.org/x/net/http/httpproxy), or from the `proxy-url` of a kubeconfig.
 //!
-//! The tunnels are our own: ureq's SOCKS connector opens its own sockets, on which our deadline has no effect, its
-//! `NO_PROXY` knows no CIDRs, and what remains of `CONNECT` is a request of five lines.
+//! The tunnels are our own for three reasons. ureq's SOCKS connector opens its own sockets, on which our deadline has
+//! no effect. ureq's `NO_PROXY` knows no CIDRs. Without these two, `CONNECT` is no more than a request of five lines.
 
 use super::secret::Secret;
 use super::tls::{Encrypt, Tls, bare_host};
@@ -13,33 +13,34 @@ use std::fmt;
 use std::net::IpAddr;
 use ureq::http::Uri;
 
-/// What decides whether a client's calls go through a proxy.
+/// The source that decides whether a client's calls go through a proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxies {
-    /// None, whatever the environment says.
+    /// No proxy is used, whatever the environment says.
     #[default]
     Never,
-    /// This one, whatever the environment says: a kubeconfig's `proxy-url`.
+    /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
-    /// What the environment says of the address called.
+    /// The environment decides for the address that is called.
     ByEnvironment(Environment),
 }
 
 impl Proxies {
-    /// The way to the host of a base URL; none: directly. `tls` says whom to trust, should the proxy want TLS.
+    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` has the authorities
+    /// to trust when the proxy itself wants TLS.
     pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
             Proxies::Only(proxy) => (proxy, PROXY_URL),
-            // An address that can't be read: the call itself will say so.
+            // A call to an address that cannot be read fails by itself and says why.
             Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
         };
         Some(Tunnel {
             proxy: proxy.clone(),
             named_by,
             tls: (proxy.protocol == Protocol::Https).then(|| {
-                // A proxy is not the API: its certificate is signed by a public authority, and our credentials for the
-                // API are not for it.
+                // A proxy is not the API. A public authority signs the proxy's certificate, and our credentials
+                // for the API are not for the proxy.
                 let tls = Tls { more_authorities: tls.more_authorities.clone(), ..Tls::default() };
                 Encrypt::new(&tls)
             }),
@@ -47,18 +48,18 @@ impl Proxies {
     }
 }
 
-/// What the environment says about proxies, read once.
+/// The proxies that the environment names. The environment is read once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Each with the variable that names it.
+    /// The proxy for `https` URLs, and the variable that names the proxy.
     https: Option<(Proxy, &'static str)>,
     http: Option<(Proxy, &'static str)>,
     no_proxy: NoProxy,
 }
 
 impl Environment {
-    /// `variable` answers the value of an environment variable. The error names the variable and
-    /// repeats nothing of its value. (Go uses no proxy then, and says nothing.)
+    /// Reads the environment. `variable` returns the value of an environment variable. The error names the variable and
+    /// repeats nothing of its value. (Go uses no proxy in this case, and says nothing.)
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
         let first = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| {
@@ -81,7 +82,7 @@ impl Environment {
         })
     }
 
-    /// The proxy on the way to a URL, and who named it; none: no proxy.
+    /// Returns the proxy for a URL and the variable that named the proxy, or `None` when no proxy is used.
     fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
         let (named, default_port) =
             if uri.scheme_str() == Some("https") { (&self.https, 443) } else { (&self.http, 80) };
@@ -92,40 +93,40 @@ impl Environment {
     }
 }
 
-/// What a tunnel through one proxy needs.
+/// The data that a tunnel through one proxy needs.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) proxy: Proxy,
-    /// The variable or field that named it.
+    /// The variable or field that named the proxy.
     pub(super) named_by: &'static str,
-    /// For a proxy that is reached over TLS.
+    /// The encryption of a proxy that is reached over TLS.
     pub(super) tls: Option<Encrypt>,
 }
 
 /// The field of a kubeconfig that names a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// Go's own order of trying: a URL first, and `host:port` is an HTTP proxy.
+/// The forms of a proxy's URL. The order of trying is Go's: a URL first, and `host:port` is an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
-/// A proxy, with the login it wants. Shown without the login.
+/// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub protocol: Protocol,
-    /// A name, an IPv4 address, or an IPv6 address without brackets.
+    /// The host: a name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
     pub port: u16,
     pub(super) login: Option<Login>,
 }
 
-/// The protocol that a proxy is used with.
+/// The protocol by which a proxy is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// `CONNECT` of HTTP.
+    /// HTTP, with `CONNECT`.
     Http,
-    /// `CONNECT` of HTTP, over TLS.
+    /// HTTP over TLS, with `CONNECT`.
     Https,
-    /// SOCKS 5 (RFC 1928). The proxy resolves names, whether it is written `socks5` or `socks5h`: so does Go.
+    /// SOCKS 5 (RFC 1928). The proxy resolves names for `socks5` as well as for `socks5h`, as in Go.
     Socks5,
 }
 
@@ -136,8 +137,8 @@ pub(super) struct Login {
 }
 
 impl Proxy {
-    /// `scheme://[user[:password]@]host[:port]`; without a scheme it is an HTTP proxy. The error
-    /// repeats nothing of what was given: there may be a password in it.
+    /// Parses `scheme://[user[:password]@]host[:port]`. Without a scheme the proxy is an HTTP proxy. The error repeats
+    /// nothing of the text, because the text may contain a password.
     pub fn parse(text: &str) -> Result<Proxy, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -151,9 +152,9 @@ impl Proxy {
                 ));
             }
         };
-        // A path says nothing about a proxy; Go does not read it either.
+        // A path says nothing about a proxy. Go does not read the path either.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // What is not escaped in a password may be cut in two by that.
+        // This cut would split a user name or password that contains one of these characters unescaped.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"
@@ -187,7 +188,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Protocol {
-    /// With the port where none is written.
+    /// Returns the scheme, and the port that is used when none is written.
     fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
             Protocol::Http => ("http", 80),
@@ -198,7 +199,7 @@ impl Protocol {
 }
 
 impl Login {
-    /// A `%` that begins no escape is itself.
+    /// Parses `user:password`. A `%` that begins no escape stands for itself.
     fn parse(text: &str) -> Login {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -206,34 +207,35 @@ impl Login {
     }
 }
 
-/// `host:port`, an IPv6 address in brackets.
+/// Returns `host:port`, with an IPv6 address in brackets.
 pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Entries separated by commas, in the forms that Go takes, each with its port; none: every port.
+/// The entries of `NO_PROXY`, in the forms that Go accepts, each with its port. `None` means every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
-    /// `*`
+    /// Every host, written as `*`.
     All,
-    /// `10.0.0.0/8`, and `10.0.0.1` as a range of one address.
+    /// A range like `10.0.0.0/8`. The address `10.0.0.1` is a range of one address.
     Range(IpNet),
-    /// `.example.com` and `*.example.com`, with a dot in front.
+    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The text is kept with the dot in front.
     Below(String),
-    /// `example.com`: itself too.
+    /// A domain like `example.com`, and the hosts below the domain.
     Domain(String),
 }
 
 impl NoProxy {
-    /// What is none of the forms means no host, as in Go.
+    /// Parses the value of `NO_PROXY`. An entry in another form covers no host, as in Go.
     pub(super) fn parse(text: &str) -> NoProxy {
         NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }
 
-    /// A host's name or its address without brackets. This machine itself is always covered.
+    /// Whether a host is reached without a proxy. The host is a name, or an address without brackets.
+    /// This machine itself is always covered.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = host.to_ascii_lowercase();
         let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -295,7 +297,7 @@ mod tests {
         Ok(chosen.map(|(proxy, variable)| format!("{variable}={proxy}")))
     }
 
-    /// Variables, URL, and which proxy it uses.
+    /// Each case has the variables, a URL, and the proxy that the URL uses.
     #[test]
     fn the_scheme_of_the_url_chooses_the_variable() {
         let (http, https) = (("HTTP_PROXY", "cache:3128"), ("HTTPS_PROXY", "gate:3128"));
@@ -395,7 +397,8 @@ mod tests {
                         10.0.0.0/30, 2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, \
                         2002:db8:a::45/64, with-port.org:8080, ,:80,[broken";
 
-    /// Host, port, and whether it is reached without a proxy: Go's own rules, each once.
+    /// Each case has a host, a port, and whether the host is reached without a proxy.
+    /// The cases are Go's own rules, each once.
     #[test]
     fn no_proxy_means_what_it_means_to_go() {
         let cases = [

@@ -1,6 +1,7 @@
-//! A request: the settings of the client that makes it, the agent of ureq that sends it (made with our time-outs,
-//! buffers, connections and TLS, and made anew when trust or client certificate change), and when a read that failed is
-//! tried again. A call that was refused asks for newer credentials.
+//! A request. This file has the settings of the client that makes the request, and the agent of ureq that
+//! sends it. The agent is made with our time-outs, buffers, connections and TLS, and is made again when
+//! trust or the client certificate change. The file also decides when a failed read is tried again. A call
+//! that was refused asks for newer credentials.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::Identity;
@@ -20,60 +21,60 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
-/// How long a write may take from the gate's word to the last byte of the answer, outside of
-/// tests; the gate must know it, so it is the same for every write.
+/// How long a write may take from the gate's permission to the last byte of the answer, outside of tests. The gate must
+/// know the time, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What a client is made from.
+/// The settings from which a client is made.
 pub struct Settings {
-    /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
+    /// The scheme, host and path of the API without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
     pub base: String,
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// Resolving, connecting and TLS together, by the machine's time.
+    /// How long resolving, connecting and TLS may take together, by the machine's time.
     pub connect_timeout: Duration,
     pub timing: Timing,
-    /// Which reads are tried again here.
+    /// Which reads the client tries again.
     pub retry: Retry,
-    /// An answer's body; a longer one is an error.
+    /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
-    /// Also log the bodies (their beginning), not only the lines.
+    /// Whether the beginnings of bodies are logged too, and not only the lines.
     pub log_bodies: bool,
-    /// Asked before every write.
+    /// The gate, which is asked before every write.
     pub gate: Arc<dyn Gate>,
-    /// Called for every try with its method, its path below the base, and how far it is.
+    /// A function that is called for every try with its method, its path below the base, and its stage.
     pub watch: fn(Method, &str, Stage),
 }
 
-/// Which reads are tried again, when that may help.
+/// Which reads are tried again when another try may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Not those that were answered 429: the caller keeps a budget, which must hear of every 429 before anything else
-    /// is sent. With `All` they are, after a short `Retry-After`.
+    /// Reads that were answered 429 are not tried again: the caller keeps a budget, which must hear of every 429 before
+    /// anything else is sent. With `All` such reads are tried again after a short `Retry-After`.
     NotRateLimited,
-    /// None: each call is one of few.
+    /// No read is tried again, because each call is one of few.
     Never,
 }
 
-/// How far a try is.
+/// The stage of a try.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage<'a> {
-    /// Its bytes are about to leave.
+    /// The bytes of the request are about to leave.
     Begun,
-    /// It was answered with this status, or not at all, after this time of the machine.
+    /// The try was answered with this status, or was not answered for this reason. It took this time of the machine.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
-/// How long calls may take, and how long to wait between two tries of a read, by the program's time.
+/// How long calls may take, and how long the client waits between two tries of a read, by the program's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// A read from its first byte to the last of the answer.
+    /// How long a read may take from its first byte to the last byte of the answer.
     pub read_timeout: Duration,
-    /// [`WRITE_TIMEOUT`], or what a test makes of it.
+    /// [`WRITE_TIMEOUT`], or the value that a test uses.
     pub write_timeout: Duration,
-    /// Before the second try; doubles with each.
+    /// The wait before the second try of a read. The wait doubles with each further try.
     pub retry_wait: Duration,
 }
 
@@ -87,10 +88,10 @@ named! {
     }
 }
 
-/// Of a body that was read whole: what it says is known.
+/// A function that says whether the content of a body is known. The body was read whole.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// How an answer becomes a value while it streams in. Each try of a call begins with a copy.
+/// The way in which an answer becomes a value while it streams in. Each try of a call begins with a copy of the parser.
 pub trait Parse: Copy {
     type Value;
 
@@ -106,50 +107,51 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
     }
 }
 
-/// What a read asks for besides its path.
+/// The options of a read besides its path.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
-    /// The form, as `Accept` names it.
+    /// The form of the answer, as the header `Accept` names it.
     pub accept: &'a str,
-    /// Whether the body of an answer, up to 256 KiB of it, is known: it is then read as null.
+    /// A function that says whether the body of an answer is known. A body of up to
+    /// 256 KiB that is known is read as null.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means the limit of the client.
     pub body_limit_bytes: Option<u64>,
 }
 
 impl Reading<'static> {
-    /// A JSON document of which nothing is known.
+    /// The options for a JSON document of which nothing is known.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
 
-/// One request, before the credentials are on it.
+/// A request, before the credentials are added.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
-    /// Path and query below the base, beginning with `/`.
+    /// The path and query below the base, beginning with `/`.
     pub(super) path: &'a str,
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
-    /// What of the body may not be repeated.
+    /// The parts of the body that may not be repeated.
     pub(super) secrets: &'a [Secret],
 }
 
 impl Method {
-    /// As metrics have it.
+    /// Returns the name in lower case, as metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()
     }
 }
 
-/// Tries of one read, the first included.
+/// How often one read is tried, including the first try.
 const TRIES: u32 = 3;
 
-/// A `Retry-After` longer than this is the caller's to wait for, not a sleeping thread's.
+/// The longest `Retry-After` that a thread sleeps for. The caller decides about a longer wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// After so many tries of a read, how long to wait before the next one; none: it is given up. `first`: before the second
-/// try; the wait doubles with each.
+/// Returns how long to wait after this many tries of a read before the next try, or `None` when there is no next try.
+/// `first` is the wait before the second try. The wait doubles with each further try.
 pub(super) fn wait_after(
     tries: u32,
     first: Duration,
@@ -164,8 +166,8 @@ pub(super) fn wait_after(
     Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-/// A time-out has cost enough already, and a refusal would be refused again. 429 only with
-/// the API's word on when: asking again too early costs what it has little of.
+/// Whether another try may help. A time-out has cost enough already, and a refusal would be refused again. A 429 is
+/// tried again only when the API says when, because a try that is too early uses up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &Error) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
@@ -178,17 +180,17 @@ fn may_succeed_later(retry: Retry, error: &Error) -> bool {
     }
 }
 
-/// Between half of a wait and the whole of it, so that many clients do not come back together.
+/// Returns a random time between half of a wait and the whole wait, so that many clients do not come back together.
 fn jittered(wait: Duration) -> Duration {
     let share = 0.5 + (clock::random() as f64 / u64::MAX as f64) / 2.0;
     wait.mul_f64(share)
 }
 
-/// What one call is made with.
+/// The agent and the credentials with which one call is made.
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// Which TLS settings its connections have.
+    /// The number of the TLS settings that the session's connections have.
     number: u64,
 }
 
@@ -197,7 +199,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// What the agent was made from: the source as it was after so many changes, and the identity of the credentials.
+    /// The number of changes of the source when the agent was made. The agent was made from the source and
+    /// from the identity of the credentials.
     changes: u64,
     identity: Option<Identity>,
     number: u64,
@@ -215,7 +218,7 @@ impl Sessions {
         }))
     }
 
-    /// What to make a call with now. The error is for people.
+    /// Returns what a call is made with now. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -227,7 +230,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // The old agent's idle connections end with it.
+            // The idle connections of the old agent end with that agent.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);
@@ -236,7 +239,8 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// After a call with `used` has failed: something newer to make it with, if that may be why.
+    /// Returns a newer session after a call with `used` has failed, if older
+    /// credentials or TLS settings may be the reason.
     pub(super) fn newer(
         &self,
         settings: &Settings,
@@ -257,14 +261,15 @@ impl Sessions {
     }
 }
 
-/// Longer than the slowest of our intervals that should reuse a connection, shorter than
-/// the idle time-outs of both APIs.
+/// How long an idle connection is kept. The time is longer than the slowest of our intervals that should reuse a
+/// connection, and shorter than the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// As many as were used at the same time are kept, or each of many writers would connect for each of its writes.
+/// How many idle connections are kept. As many as were used at the same time must be kept, or else each of many
+/// writers would connect for each of its writes.
 const IDLE_AT_MOST: usize = 100;
 
-/// `tls` is what of the settings' is in force now.
+/// Makes the agent for the API. `tls` has the TLS settings that are in force now.
 fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)
@@ -273,9 +278,9 @@ fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // A redirect of an API is a proxy's, and would carry the token elsewhere.
+        // An API sends no redirects. A redirect comes from a proxy, and would carry the token elsewhere.
         .max_redirects(0)
-        // Whose rules are not Go's; see `proxy`.
+        // ureq's own rules for proxies are not Go's; see `proxy`.
         .proxy(None)
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
@@ -305,7 +310,7 @@ pub(super) fn send(
         request = request.header("Authorization", header.expose());
     }
     let agent = &session.agent;
-    // A read has no body, nor has every DELETE.
+    // A read has no body, and some DELETE requests have none.
     if call.body.is_empty() {
         run(agent, request.body(()), timeout)
     } else {
@@ -325,11 +330,11 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-/// More than any server says about itself.
+/// The longest text that [`fetch_text`] reads, in bytes. No server says more about itself.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// The body behind an `http` URL, without any proxy, within this time of the machine. An error says what happened instead,
-/// in one line.
+/// Returns the body behind an `http` URL, read without any proxy within this time of the machine. The error
+/// says in one line what happened instead.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));
@@ -355,10 +360,10 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     Ok(text)
 }
 
-/// All but these is escaped in a path segment or query value.
+/// The characters that are not escaped in a path segment or query value. All others are escaped.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A text as one path segment or query value.
+/// Returns a text as one path segment or query value.
 pub fn percent_encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, UNRESERVED)
 }

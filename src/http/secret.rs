@@ -7,22 +7,22 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Mutex;
 
-/// A token or password. `Debug` and `Display` say nothing of it.
+/// A token or password. `Debug` and `Display` show nothing of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Trimmed: files end in a newline.
+    /// Returns a secret without the white space around it, because files end in a newline.
     pub fn new(text: &str) -> Secret {
         Secret(text.trim().to_owned())
     }
 
-    /// As it is: a password may begin or end in white space.
+    /// Returns a secret with exactly this text, because a password may begin or end in white space.
     pub fn exactly(text: String) -> Secret {
         Secret(text)
     }
 
-    /// As it stands inside a JSON text.
+    /// Returns the secret as it is written inside a JSON text.
     pub(super) fn in_json(&self) -> Secret {
         let quoted = serde_json::Value::from(self.0.as_str()).to_string();
         let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
@@ -33,12 +33,12 @@ impl Secret {
         &self.0
     }
 
-    /// How long it is, the only thing about it that may be said.
+    /// Returns the length of the secret, the only thing about a secret that may be shown.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Can it be sent? A header takes visible ASCII, and no token has anything else.
+    /// Checks whether the secret can be sent. A header takes visible ASCII, and no token has anything else.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.0.chars().all(|c| c.is_ascii_graphic()) {
             Ok(())
@@ -47,7 +47,8 @@ impl Secret {
         }
     }
 
-    /// The same for a password: it is sent encoded, so it may hold anything that stands on one line.
+    /// Checks whether the secret can be sent as a password. A password is sent encoded, so it may
+    /// hold any characters that fit on one line.
     pub fn check_line(&self) -> Result<(), &'static str> {
         if self.0.contains(char::is_control) {
             return Err(
@@ -68,31 +69,31 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A text without these secrets, in whatever way it writes their characters.
+/// Returns the text without these secrets, whatever escapes the text uses for their characters.
 pub fn redact(text: &str, secrets: &[Secret]) -> String {
     let forms: Vec<String> = secrets.iter().flat_map(Secret::forms).collect();
     redacted(text, &forms).into_owned()
 }
 
-/// In place of a secret.
+/// The text that stands in place of a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Of base64, less than this is not looked for: it would be found in other texts.
+/// The shortest piece of base64 that is searched for. A shorter piece would be found in unrelated texts.
 const BASE64_CHARACTERS: usize = 16;
 
-/// A JSON text in a JSON text in a JSON text has as many.
+/// How many backslashes may stand before a character. A JSON text in a JSON text in a JSON text has as many.
 const BACKSLASHES_AT_MOST: usize = 8;
 
-/// A shorter one is not looked for in everything that is printed.
+/// The shortest secret that is searched for in everything that is printed.
 const SHORTEST_KNOWN: usize = 8;
 
-/// So many are remembered: those in use, and some that were replaced a while ago.
+/// How many secrets are remembered: those in use, and some that were replaced a while ago.
 const KNOWN_AT_MOST: usize = 16;
 
-/// What this process has shown to an API, the newest last, each in its forms.
+/// The secrets that this process has shown to an API, the newest last, each with its forms.
 static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
-/// From now on no output holds them: see [`without_known_secrets`].
+/// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].
 pub(super) fn remember(secrets: &[Secret]) {
     let mut known = lock(&KNOWN);
     for secret in secrets {
@@ -106,9 +107,10 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// A text that is about to leave this process for people, without what it has shown to an API.
+/// Returns a text that is about to leave this process for people, without the secrets
+/// that this process has shown to an API.
 ///
-/// Whatever an API answers may repeat what it was sent, in any field of any object.
+/// An answer of an API may repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     let known = lock(&KNOWN);
     let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
@@ -116,8 +118,8 @@ pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
 }
 
 impl Secret {
-    /// As it is, and base64 of it: what stands in it does not depend on its neighbours, but on how many bytes stand
-    /// before it.
+    /// Returns the forms of the secret: the plain text, and pieces of base64. The piece that stands for the inner bytes
+    /// does not depend on the text around the secret, but on how many bytes stand before the secret.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -146,7 +148,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
-    // What was copied to `shown` ends here.
+    // The part of the text before `copied` was copied to `shown` or replaced.
     let mut copied = 0;
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {
@@ -169,8 +171,8 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     }
 }
 
-/// How many bytes `secret` takes at the beginning of a text, if it stands there, each character written plainly or
-/// escaped.
+/// Returns how many bytes `secret` takes at the beginning of a text, when the text begins with the secret. Each
+/// character may be written plainly or escaped.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
@@ -185,9 +187,8 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// The character that a text beginning with `plain` means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`,
-/// `\"`,
-/// and with more backslashes what a JSON text in a JSON text has.
+/// Returns the character that a text beginning with `plain` means, and how many bytes express the character: `k`,
+/// `%6b`, `\u006b`, `\x6b`, `\"`, or the same with more backslashes in a JSON text inside a JSON text.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(redact("{\"a\":\"s3cr3t\"}", &[secret]), "{\"a\":\"[redacted]\"}");
     }
 
-    /// What is written, and what is shown of it.
+    /// Each case has a text, and what is shown of the text.
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn a_secret_is_found_however_it_is_written() {
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Whatever the pieces are, nothing is lost but what was taken out.
+    /// Nothing but secrets is taken out of a text, whatever pieces the text has.
     #[test]
     fn texts_of_broken_escapes_are_no_panic() {
         let pieces = [
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Wherever it begins in what was encoded.
+    /// A secret is found wherever it begins in the text that was encoded.
     #[test]
     fn a_secret_is_found_in_base64() {
         let secret = Secret::new("s3cr3t-s3cr3t?s3cr3t~~~");

@@ -1,5 +1,5 @@
-//! TLS over a connection. ureq's own can trust either Mozilla's authorities or given ones; here
-//! both may be meant, and a proxy gets none of our certificates.
+//! TLS over a connection. ureq's own TLS can trust either Mozilla's authorities or given ones. Here both may be trusted
+//! together, and a proxy gets none of our certificates.
 
 use super::auth::{raise, resolved};
 use super::certificates::Identity;
@@ -19,32 +19,33 @@ use ureq::unversioned::transport::time::Instant as UreqInstant;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, Either, LazyBuffers};
 use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 
-/// Which servers are trusted, and our own certificate.
+/// The authorities that are trusted, and our own certificate.
 #[derive(Clone, Default, PartialEq)]
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
-    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`. Hundreds.
+    /// The authorities of `SSL_CERT_FILE`, which are trusted beside the built-in ones when
+    /// those are trusted. There may be hundreds.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
-    /// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's host. Address,
-    /// `Host`, proxies and the pool of connections still follow the URL.
+    /// The value of `tls-server-name`: the name that a server's certificate must have when the name is not the URL's
+    /// host. The address, `Host`, proxies and the pool of connections still follow the URL.
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// How often the files are read, when nothing is refused.
+/// How often the files of the TLS settings are read while no call is refused.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The certificates and keys of the kubeconfig, all clients' the same.
+/// The name of the kubeconfig's certificates and keys in complaints. The name is the same for all clients.
 const TLS: &str = "TLS";
 
-/// TLS settings, and how to make them anew from their files.
+/// The TLS settings, and how to read them again from their files.
 #[derive(Clone)]
 pub struct TlsSource {
-    /// What is in force.
+    /// The settings that are in force.
     pub tls: Tls,
-    /// How often it has changed.
+    /// How often the settings have changed.
     pub(super) changes: u64,
-    /// None: they stay.
+    /// Reads the settings again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }
@@ -58,7 +59,7 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// `tls` was read just now; `read` does it again.
+    /// Returns a source of settings in files. `tls` was read just now, and `read` reads the settings again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
@@ -66,8 +67,8 @@ impl TlsSource {
         TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
-    /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
-    /// other.
+    /// Reads the files when they were last read at least that long ago. The settings in force stay until the
+    /// files are complete and fit each other.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
             && clock::since(self.read_at) >= after
@@ -89,24 +90,25 @@ impl TlsSource {
 
 #[derive(Clone, Default, PartialEq)]
 pub enum Roots {
-    /// Mozilla's, compiled in.
+    /// Mozilla's authorities, compiled in.
     #[default]
     BuiltIn,
-    /// These and no others.
+    /// These authorities and no others.
     Only(Vec<CertificateDer<'static>>),
-    /// `insecure-skip-tls-verify`: any certificate is accepted.
+    /// No authority is needed, because `insecure-skip-tls-verify` accepts any certificate.
     Any,
 }
 
-/// Wraps connections to `https` URLs; those to others pass unchanged.
+/// Encrypts connections to `https` URLs. Other connections pass unchanged.
 #[derive(Debug)]
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
-    /// In place of the URL's host.
+    /// The name that the certificate must have in place of the URL's host.
     name: Option<ServerName<'static>>,
 }
 
-/// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
+/// The size of a buffer, in bytes. ureq's own default, 128 kB for each direction of a
+/// connection, is most of a small daemon's memory.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
@@ -114,7 +116,7 @@ impl Encrypt {
         Encrypt { config: client_config(tls).map(Arc::new), name: tls.server_name.clone() }
     }
 
-    /// The handshake with whoever has a certificate for `name`.
+    /// Makes the TLS handshake with a server that has a certificate for `name`.
     pub(super) fn wrap(
         &self,
         inner: Box<dyn Transport>,
@@ -151,7 +153,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         let now = (details.current_time)();
         if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
-            // Less what connecting has taken.
+            // The time that connecting has taken is subtracted.
             let taken = now.saturating_duration_since(begun);
             timeout.after = timeout.after.saturating_sub(taken).into();
         }
@@ -169,13 +171,13 @@ pub(super) fn certificate_name(host: &str) -> Result<ServerName<'static>, ureq::
         .map_err(|_| ureq::Error::Tls("the host of the URL is no name for a certificate"))
 }
 
-/// A URL's host; of an IPv6 address without its brackets.
+/// Returns a URL's host, without the brackets of an IPv6 address.
 pub(super) fn bare_host(uri: &ureq::http::Uri) -> &str {
     let host = uri.host().unwrap_or_default();
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// TLS as one of ureq's transports.
+/// A TLS connection as a transport of ureq.
 pub(super) struct Encrypted {
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     buffers: LazyBuffers,
@@ -190,7 +192,7 @@ impl Transport for Encrypted {
         self.stream.sock.set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         self.stream.write_all(output)?;
-        // All of it is on its way before an answer is waited for.
+        // All output is on its way before an answer is waited for.
         Ok(self.stream.flush()?)
     }
 
@@ -221,7 +223,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
     let mut store = RootCertStore::empty();
-    // Each authority was read and tried before it came here.
+    // Each authority was parsed and checked before the settings were made.
     let builder = match &tls.roots {
         Roots::BuiltIn => {
             store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -245,7 +247,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     }
 }
 
-/// `insecure-skip-tls-verify`: any certificate is accepted whose key the server has.
+/// Accepts any certificate whose key the server has, for `insecure-skip-tls-verify`.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -286,8 +288,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// What is wrong with a URL that [`leaves_unencrypted`](crate::text::leaves_unencrypted). `what` is the secret that is
-/// sent there.
+/// Returns the message about a URL that [`leaves_unencrypted`](crate::text::leaves_unencrypted). `what`
+/// is the secret that is sent to the URL.
 pub fn without_tls(what: &str) -> String {
     format!(
         "without TLS anyone on the way reads the {what}; use https://, or set {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true where \

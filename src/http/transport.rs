@@ -1,12 +1,12 @@
-//! From a URL to a TCP connection of which no byte moves after the call's deadline: the name is resolved, or the proxy
-//! on the way opens a tunnel.
+//! Opens a TCP connection to the host of a URL. Either the name is resolved, or the proxy on the way opens a tunnel. No
+//! byte of the connection moves after the call's deadline.
 //!
-//! A library between us and the socket knows how long each of its steps may take, and computes that
-//! before the step begins: a process that was paused in between, or a peer that sends a byte now and
-//! then, makes the sum longer than it should be. A write must not outlive the lease that allowed it,
-//! so the moment itself is held here and checked before every single system call. A machine that is
-//! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
-//! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
+//! A library between us and the socket knows how long each of its steps may take, and computes that before the
+//! step begins. When a process was paused in between, or when a peer sends a byte now and then, the sum becomes
+//! longer than it should be. A write must not outlive the lease that allowed it, so the moment itself is held here
+//! and is checked before every single system call. A suspended machine has a monotonic clock that stands still, so
+//! a call during which the clocks jumped against each other is over as well. Everything is blocking, so a call is
+//! on one thread from its beginning to its end.
 
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
@@ -33,17 +33,17 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// When the first of the deadlines that are held was set.
+    /// The moment when the first of the held deadlines was set.
     begun: Moment,
 }
 
-/// Until it is dropped, no byte of this thread's calls moves after its moment.
+/// A deadline that is held. Until this guard is dropped, no byte of this thread's calls moves after the deadline.
 #[must_use]
 pub(super) struct Held {
     before: Option<Deadline>,
 }
 
-/// The earlier of the two counts when one is held already.
+/// Holds a deadline for the calls of this thread. When a deadline is held already, the earlier one counts.
 pub(super) fn hold_deadline(deadline: Instant) -> Held {
     hold_at(deadline, Moment::now())
 }
@@ -57,18 +57,20 @@ fn hold_at(deadline: Instant, now: Moment) -> Held {
     Held { before }
 }
 
-/// `deadline`, or the one that is held when that is earlier.
+/// Returns `deadline`, or the held deadline when that is earlier.
 fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Without the deadlines that this thread holds: in a simulation another process's calls may come between.
+/// Runs `work` without the deadlines that this thread holds, because in a simulation calls of another
+/// process may come between on the same thread.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = Held { before: DEADLINE.take() };
     work()
 }
 
-/// There is a deadline, and it has passed, or nothing is known about the time since it was set.
+/// Whether there is a deadline that has passed, or that must count as passed because nothing is
+/// known about the time since it was set.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -83,17 +85,17 @@ impl Drop for Held {
     }
 }
 
-/// Connects to the host of a URL, or through the proxy on its way; TLS comes after it.
+/// Connects to the host of a URL, or through the proxy on the way to the host. TLS comes afterwards.
 #[derive(Debug)]
 pub(super) struct Connect {
-    /// None: directly.
+    /// The tunnel through the proxy. `None` means that the connection is direct.
     pub(super) proxy: Option<Tunnel>,
-    /// Resolving and connecting together, and the proxy's answer, by the machine's time.
+    /// How long resolving, connecting and the proxy's answer may take together, by the machine's time.
     pub(super) timeout: Duration,
 }
 
-/// Resolves nothing: a connection that is still open needs no address, behind a proxy it is the
-/// proxy that knows names, and everything else [`Connect`] resolves.
+/// A resolver that resolves nothing. A connection that is still open needs no address, a proxy resolves names itself,
+/// and [`Connect`] resolves all other names.
 #[derive(Debug)]
 pub(super) struct Unresolved;
 
@@ -145,20 +147,20 @@ impl Connect {
     }
 }
 
-/// As one of ureq's transports.
+/// A socket as a transport of ureq.
 #[derive(Debug)]
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Something was sent, and nothing has come since.
+    /// Whether something was sent and nothing has come since.
     is_unanswered: bool,
-    /// Why the first step that failed has failed; see [`Socket::step`].
+    /// The reason why the first step that failed has failed; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
 impl Socket {
-    /// Tries one address after the other. Each but the last gets half of what is left of the
-    /// time, so that one that swallows everything does not hide one that works.
+    /// Tries one address after the other. Each address but the last gets half of the time that is left, so that an
+    /// address that never answers does not hide one that works.
     fn connect(addresses: &[SocketAddr], by: Instant) -> io::Result<Socket> {
         let by = capped(by);
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
@@ -180,7 +182,7 @@ impl Socket {
         })
     }
 
-    /// Makes one step. After a step that failed, each later one fails for the same reason: the kernel names its reason
+    /// Makes one step. After a step that failed, each later step fails for the same reason. The kernel names the reason
     /// once ("timed out") and says "broken pipe" from then on, and TLS keeps the first error of a write for itself.
     fn step<T>(
         &mut self,
@@ -197,13 +199,13 @@ impl Socket {
         })
     }
 
-    /// All of it, or an error. A send may be cut short by the peer's full buffer again and again:
-    /// each gets only what is left of the whole.
+    /// Sends all bytes or returns an error. The peer's full buffer may cut a send short again and again, so each send
+    /// gets only the time that is left for all of them.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // What the peer has not confirmed by then the kernel must not send again either.
+            // The kernel must not send bytes again that the peer has not confirmed by then.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -226,8 +228,8 @@ impl Socket {
     }
 }
 
-/// What is still in the kernel's buffer when no caller waits for an answer must not leave:
-/// closed without lingering, the connection is reset and the buffer thrown away.
+/// Closes the socket. Bytes that are still in the kernel's buffer must not leave when no caller waits for an answer.
+/// The socket is then closed without lingering, which resets the connection and throws the buffer away.
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.is_unanswered || is_deadline_over() {
@@ -259,7 +261,8 @@ impl Transport for Socket {
         Ok(count > 0)
     }
 
-    /// An idle connection has nothing to say: an end, or an answer to nothing, makes it useless.
+    /// Whether an idle connection can be used. An idle connection has nothing to say, so its end or an answer to no
+    /// request makes the connection useless.
     fn is_open(&mut self) -> bool {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
@@ -268,13 +271,13 @@ impl Transport for Socket {
     }
 }
 
-/// A connection that ends in a simulation.
+/// A connection to a server in a simulation.
 #[derive(Debug)]
 struct InMemory {
     authority: String,
     buffers: LazyBuffers,
     request: Vec<u8>,
-    /// The part of it that was not read yet.
+    /// The part of the answer that was not read yet.
     answer: VecDeque<u8>,
 }
 
@@ -302,7 +305,7 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // The library's own times are the machine's.
+            // ureq's own times are machine time, so the deadline that is held counts.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -319,7 +322,7 @@ impl Transport for InMemory {
     }
 }
 
-/// As ureq expects it.
+/// Returns the error in the form that ureq expects.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -327,23 +330,24 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// When a step of ureq's has to be over.
+/// Returns when a step of ureq must be over.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // "Never" is more than an Instant can hold.
+    // ureq's "never" is more than an `Instant` can hold.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// How long the machine may wait. The error: the moment has come, or the deadline is over. A time-out of zero would be none
-/// at all.
+/// Returns how long the machine may wait. Returns an error when the moment has come or the deadline is over, because a
+/// time-out of zero would mean no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// In whole milliseconds: zero would be the kernel's default of a quarter of an hour.
+/// The shortest TCP user time-out. The kernel counts whole milliseconds, and zero would
+/// mean its default of a quarter of an hour.
 const SHORTEST_USER_TIMEOUT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -356,7 +360,8 @@ mod tests {
     #[test]
     fn a_call_during_which_the_machine_was_suspended_is_over() {
         let now = Moment::now();
-        // Seconds that passed by the monotonic clock and by the wall clock.
+        // Each case has the seconds that passed by the monotonic clock and by the wall
+        // clock, and whether the call is over.
         for (monotonic, wall, expected) in
             [(1, 1, false), (8, 8, true), (1, 3, false), (1, 4, true)]
         {
@@ -371,7 +376,7 @@ mod tests {
         }
     }
 
-    /// The kernel gives up a connection whose peer takes nothing, which only its first answer says.
+    /// The kernel gives up a connection whose peer takes nothing. Only the first answer of the kernel says so.
     #[test]
     fn a_connection_that_the_kernel_gave_up_has_timed_out_for_every_later_step() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -388,7 +393,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Each send sets the time of the call.
+                    // Each send sets the user time-out of its call, so this thread sets a short one again and again.
                     let moment = Some(Duration::from_millis(1));
                     SockRef::from(&kernels_view).set_tcp_user_timeout(moment).unwrap();
                     std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! From a connection to a proxy to one through it: `CONNECT` of HTTP, or SOCKS 5.
+//! Opens tunnels through a proxy, with `CONNECT` of HTTP or with SOCKS 5.
 
 use super::auth::USER_AGENT;
 use super::error::{Kind, describe_io, describe_transport};
@@ -14,7 +14,7 @@ use ureq::Timeout;
 use ureq::http::Uri;
 use ureq::unversioned::transport::{ConnectionDetails, NextTimeout, Transport, TransportAdapter};
 
-// SOCKS 5 (RFC 1928), with user name and password (RFC 1929).
+// The constants of SOCKS 5 (RFC 1928), with user name and password (RFC 1929).
 const VERSION: u8 = 5;
 const NO_LOGIN: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
@@ -25,7 +25,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Of an answer's head; a login page's cookies fit in.
+/// The longest head of an answer that is read, in bytes. The cookies of a login page fit in.
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// A tunnel that is being opened.
@@ -33,12 +33,12 @@ struct Opening<'a, S> {
     stream: &'a mut S,
     login: Option<&'a Login>,
     named_by: &'static str,
-    /// Where it is to end: a name, or an address without brackets.
+    /// The host to which the tunnel leads: a name, or an address without brackets.
     host: &'a str,
     port: u16,
 }
 
-/// Connects to the proxy, and has it connect to the host of the URL that is called.
+/// Connects to the proxy, and has the proxy connect to the host of the URL that is called.
 pub(super) fn open(
     tunnel: &Tunnel,
     details: &ConnectionDetails,
@@ -80,7 +80,7 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        // Only host and port count.
+        // The host and the port are the parts of this URL that matter.
         let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
         let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {
@@ -92,7 +92,7 @@ impl Tunnel {
         })
     }
 
-    /// The same with the proxy's name.
+    /// Returns the error of a failed tunnel, with the name of the proxy in its message.
     fn failed(&self, kind: Kind) -> ureq::Error {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
         ureq::Error::Other(Box::new(match kind {
@@ -107,7 +107,7 @@ impl Tunnel {
 }
 
 impl<S: Read + Write> Opening<'_, S> {
-    /// `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6).
+    /// Opens the tunnel with `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6).
     fn http(&mut self) -> Result<(), Kind> {
         let to = authority(self.host, self.port);
         let mut request =
@@ -130,8 +130,8 @@ impl<S: Read + Write> Opening<'_, S> {
         }
     }
 
-    /// Of `HTTP/1.1 200 Connection established`. Reads up to the empty line and not a byte further: what follows is the
-    /// tunnel's.
+    /// Reads the head of an answer like `HTTP/1.1 200 Connection established` and returns its status. Not a byte behind
+    /// the empty line is read, because the bytes behind it belong to the tunnel.
     fn http_status(&mut self) -> Result<u16, Kind> {
         let not_http = || {
             let why = "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?";
@@ -140,7 +140,7 @@ impl<S: Read + Write> Opening<'_, S> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.extend(self.receive::<1>()?);
-            // No HTTP at all is seen at once, and not when its time is over.
+            // An answer that is no HTTP is recognized at once, and not only when its time is over.
             if head.len() > HEAD_BYTES || !b"HTTP/1.".starts_with(&head[..head.len().min(7)]) {
                 return Err(not_http());
             }
@@ -166,7 +166,7 @@ impl<S: Read + Write> Opening<'_, S> {
                 return Err(Kind::Request(why.to_owned()));
             }
         }
-        // A name is sent as it is: the proxy knows names that we can't resolve.
+        // A name is sent unresolved, because the proxy knows names that we cannot resolve.
         let mut message = vec![VERSION, CONNECT, 0];
         match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(ip)) => message.extend([&[IPV4], &ip.octets()[..]].concat()),
@@ -231,7 +231,8 @@ impl<S: Read + Write> Opening<'_, S> {
         })
     }
 
-    /// The environment's exceptions do not count where a kubeconfig names the proxy.
+    /// Returns the error for a proxy that does not allow the connection. The exceptions in the environment do not
+    /// count when a kubeconfig names the proxy.
     fn not_let_through(&self, to: &str) -> Kind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url to name another proxy or none",
@@ -264,7 +265,7 @@ fn is_socks(version: u8) -> Result<(), Kind> {
     }
 }
 
-/// A text as SOCKS has it: its length, then its bytes.
+/// Returns a text as SOCKS sends it: its length, then its bytes.
 fn with_length(text: &str, what: &str) -> Result<Vec<u8>, Kind> {
     match u8::try_from(text.len()) {
         Ok(length) => Ok([&[length], text.as_bytes()].concat()),

@@ -1,45 +1,47 @@
-//! How much of all Services is kept: a limit for each namespace and one in total, within which the oldest Services come
-//! first.
+//! Limits how much of all Services is kept. One limit is for each namespace and one is for the total, and
+//! within each the oldest Services come first.
 //!
-//! A list is read Service by Service, and what is above a limit is left out at once: at no time more is kept than both
-//! limits allow. Once a Service is above a limit, all that are younger are above it too, so the order of a list decides
-//! nothing.
+//! A list is read Service by Service, and a Service that is above a limit is left out at once, so that never more
+//! is kept than both limits allow. Once a Service is above a limit, all younger Services are above the limit too,
+//! so the order of a list decides nothing.
 
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// So much of each Service is always kept, in bytes, and does not count: eight usual annotations and three ports. A
-/// Service with less is never above a limit, whatever others have.
+/// How much of each Service is always kept and does not count, in bytes. Eight usual annotations and three ports fit
+/// into this size. A Service that is not larger is never above a limit, whatever other Services have.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// What the Services of one namespace may have besides, in bytes: 130 Services with as much as is read of one.
+/// How much the Services of one namespace may have besides, in bytes. 130 Services that each have as much as
+/// is read of a Service fit into this size.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// What all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service that is
-/// planned needs its annotations up to three times.
+/// How much all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service
+/// that is planned needs its annotations up to three times.
 const IN_TOTAL: usize = 8 << 20;
 
-/// Which limit a Service is above.
+/// The limit that a Service is above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     Namespace,
     Total,
 }
 
-/// When a Service was created, and its UID.
+/// When a Service was created, and its UID. Ages are compared to find the older Service.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// What is kept of the Services of a list, while the list is read; and afterwards which Services are above a limit.
+/// The budget of a list: what is kept of its Services while the list is read, and
+/// afterwards which Services are above a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
     namespaces: HashMap<String, Share>,
     total: Share,
 }
 
-/// What counts to one limit.
+/// The Services that count towards one limit.
 #[derive(Clone, Debug, Default)]
 struct Share {
-    /// By age: the bytes, the Service's place in the list and its namespace.
+    /// The Services that are kept, by age, each with its bytes, its place in the list and its namespace.
     kept: BTreeMap<Age, Counted>,
     bytes: usize,
     /// The oldest Service that is above the limit.
@@ -54,7 +56,7 @@ struct Counted {
 }
 
 impl Above {
-    /// What is wrong, and what to do.
+    /// Returns what is wrong with the Service, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
             Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),
@@ -70,8 +72,8 @@ impl Above {
 }
 
 impl Budget {
-    /// Counts a Service with so many bytes, which is in this place of the list. Returns the places of the Services that
-    /// are above a limit by that; the Service itself may be among them.
+    /// Counts a Service of this size and place in the list. Returns the places of the Services that are above a limit
+    /// because of it. The Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -102,7 +104,7 @@ impl Budget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets Services from this place on: their part of the list is read again.
+    /// Forgets the Services from this place on, because their part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = Budget::default();
@@ -115,12 +117,12 @@ impl Budget {
         }
     }
 
-    /// The limit that a Service with so many bytes is above, by the list that was read.
+    /// Returns the limit that a Service of this size is above, by the list that was read.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// The limit that a Service of this age is above, where it has more than is always kept.
+    /// Returns the limit that a Service of this age is above, provided that the Service has more than is always kept.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -130,7 +132,7 @@ impl Budget {
         }
     }
 
-    /// What a decision about a single Service needs once the list was read.
+    /// Returns the part of the budget that decisions about a single Service need after the list was read.
     pub(super) fn ended(mut self) -> Budget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -140,7 +142,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Returns those that are above the limit by that, the youngest first.
+    /// Adds a Service. Returns the Services that are above the limit because of it, the youngest first.
     fn add(&mut self, age: &Age, counted: Counted, limit: usize) -> Vec<(Age, Counted)> {
         if self.cut.as_ref().is_some_and(|cut| cut <= age) {
             return vec![(age.clone(), counted)];
@@ -177,7 +179,7 @@ mod tests {
         (Some(created), format!("uid-{second}"))
     }
 
-    /// Reads Services (namespace, second of creation, bytes) in this order; those that are kept.
+    /// Reads Services (namespace, second of creation, bytes) in this order and returns those that are kept.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = Budget::default();
         let mut is_kept = vec![true; services.len()];

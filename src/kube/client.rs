@@ -1,4 +1,4 @@
-//! The calls we make.
+//! The client of the API server, and the calls that need no module of their own.
 
 use super::budget::Budget;
 use super::config::Access;
@@ -21,95 +21,102 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A read may take this long: 5,000 nodes of 25 kB over a slow line.
+/// How long a read may take. 5,000 nodes of 25 kB can arrive in this time over a slow line.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Twice the largest list we expect; it streams, so this bounds time and not memory.
+/// The longest answer that is read, in bytes: twice the largest list that we expect. An answer is parsed while it
+/// streams in, so this limit bounds time and not memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
-/// Services are made by tenants, and each may have 1.5 MB of what is not read. A longer answer is read in smaller parts.
+/// The longest list of Services that is read as one answer, in bytes. Tenants make Services, and each Service may have
+/// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// Each size of a page is a fifth of the one before, where an answer was too long.
+/// The divisor by which a page gets smaller after an answer that was too long. Each size is a fifth of the size before.
 const SMALLER_PAGE: u32 = 5;
-/// The largest objects that etcd takes have 1.5 MB: so many fit into any limit.
+/// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
+/// page of this size fits into any limit.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// Ten times what Kubernetes supports.
+/// The longest list that is read, in items: ten times what Kubernetes supports.
 const ITEMS_AT_MOST: u32 = 50_000;
-/// How often a list is begun anew when its `continue` token expired on the way.
+/// How often a list is read from its beginning at most, when its `continue` token expires on the way.
 const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
 pub(super) const SERVICE_LIST: &str = "ServiceList";
-/// The kind of a list of metadata alone.
+/// The kind of a list that has the metadata of objects alone.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// What the gate is asked before a write.
+/// The question that is put to the gate before a write.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The same for what belongs to the end of the process: events, and the release of the Lease.
+/// The question that is put to the gate before a write that belongs to the end of the process:
+/// an event, or the release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// As the gate is asked: a question in the form of a write, which changes nothing.
+/// The call that asks whether our user has a right, written as the gate receives it. The call has
+/// the form of a write, but changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// `/version`. What is missing is empty.
+/// The answer of `/version`. A missing field is empty.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Version {
     #[serde(default)]
     pub major: String,
-    /// May end in `+`.
+    /// The minor version, which may end in `+`.
     #[serde(default)]
     pub minor: String,
-    /// E.g. `v1.36.2`.
+    /// The full version, e.g. `v1.36.2`.
     #[serde(rename = "gitVersion")]
     pub name: String,
 }
 
-/// Something that a role allows.
+/// An action that a role can allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Verb<'a> {
     pub verb: &'a str,
-    /// Empty for the core group.
+    /// The API group, which is empty for the core group.
     pub group: &'a str,
     pub resource: &'a str,
-    /// Empty: the resource itself.
+    /// The subresource. An empty text means the resource itself.
     pub subresource: &'a str,
-    /// Empty: in all of them, or the resource has none.
+    /// The namespace. An empty text means all namespaces, or a resource without namespaces.
     pub namespace: &'a str,
-    /// Empty: of any name.
+    /// The name of the object. An empty text means any name.
     pub name: &'a str,
 }
 
-/// Where a list is read from.
+/// The source from which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The API server's cache: cheap, and possibly a moment old.
+    /// The API server's cache, which is cheap and may be a moment old.
     Cache,
-    /// etcd: what is true now.
+    /// etcd, which has the current state.
     Latest,
 }
 
-/// By which the items of a list are known again; none: of no answer, or of one that was not a single page.
+/// A hash by which the items of a list are recognized. `None` means that there was no answer, or
+/// that the answer was not a single page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
 
-/// A client of one cluster. Shared by all threads.
+/// A client of one cluster. All threads share the client.
 pub struct Client {
-    /// Of prints: with keys of its own, so that no one who writes objects can make two lists that have the same.
+    /// Computes prints. The keys are random, so that nobody who writes objects can make two lists with the same print.
     hasher: RandomState,
     http: http::Client,
     namespace: Option<String>,
     origin: String,
-    /// Which Services are ours, of those that are read.
+    /// The scope that decides which of the Services that are read are ours.
     pub scope: ServiceScope,
-    /// Which Services are above a limit, by the list that was read last.
+    /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// Items of a page, for each kind of list that was too long when it was read whole.
+    /// The number of items of a page, for each kind of list that was too long when the list was read whole.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// Which list is read: a path, what selects its items (each part begins with `&`), and its kind.
+/// The list that is read: its path, the part of the query that selects its items
+/// (each term begins with `&`), and its kind.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,
@@ -118,27 +125,28 @@ pub(super) struct ListOf<'a> {
     pub(super) from: ReadFrom,
 }
 
-/// The end of one page: the token of the next one, which is empty after the last, and the bytes of the answer.
+/// The result of reading one page: the token of the next page, which is empty after the last
+/// page, and how many bytes the answer had.
 pub(super) struct PageEnd {
     pub(super) token: String,
     pub(super) bytes: u64,
 }
 
-/// The part of a list that is asked for next.
+/// The part of a list that is requested next.
 struct NextPage {
-    /// How many items it may have.
+    /// How many items the page may have.
     items: u32,
-    /// Where it begins, as the query says it; empty for the first page.
+    /// The place at which the page begins, as a part of the query. The text is empty for the first page.
     place: String,
 }
 
-/// The place of the whole list in the API server's cache: the server may ignore the limit, and everything comes in one
-/// answer.
+/// The place of the whole list in the API server's cache. The server may ignore the limit
+/// then, and send everything in one answer.
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Asks for less, after an answer that was too long: for pages instead of the whole list, or for smaller ones. Returns
-    /// false for a page that can't be smaller.
+    /// Makes the next request smaller after an answer that was too long: the list is read in pages, or in smaller
+    /// pages. Returns false when the page cannot become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -183,7 +191,7 @@ impl Client {
         }
     }
 
-    /// One that reaches no API server, where no call is made.
+    /// Returns a client that reaches no API server, for places where no call is made.
     pub(crate) fn of_nowhere() -> Client {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
@@ -198,38 +206,39 @@ impl Client {
         )
     }
 
-    /// Address of the API server.
+    /// Returns the address of the API server.
     pub fn server(&self) -> &str {
         self.http.base()
     }
 
-    /// Of objects that are named without one, as in kubectl.
+    /// Returns the namespace of objects that are named without a namespace, as in kubectl.
     pub fn namespace(&self) -> &str {
         let named = self.namespace.as_deref().map(str::trim);
         named.filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
-    /// Where the configuration comes from, e.g. `kubeconfig /home/me/.kube/config, context prod`.
+    /// Returns where the configuration comes from, e.g. `kubeconfig /home/me/.kube/config, context prod`.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Calls made so far, every try counted.
+    /// Returns the number of calls so far. Every try counts.
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }
 
-    /// A call has succeeded since the start.
+    /// Whether a call has succeeded since the start.
     pub fn is_reached(&self) -> bool {
         self.http.is_reached()
     }
 
-    /// All nodes: complete, or an error.
+    /// Returns all nodes, or an error when the list is not complete.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
         self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
     }
 
-    /// A row for each node, from the API server's cache: complete, or an error. None: as in the answer with this print.
+    /// Returns a row for each node from the API server's cache, or an error when the table is not complete. `None`
+    /// means that the rows are the same as in the answer with this print.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -242,7 +251,7 @@ impl Client {
         self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
-    /// One node as it is now; none when the API server itself says that it is not there.
+    /// Returns a node as it is now, or `None` when the API server itself says that the node does not exist.
     pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
         self.get_if_there(&node_path(name))
     }
@@ -251,7 +260,7 @@ impl Client {
         self.get("/version")
     }
 
-    /// May the user that we log in as do this?
+    /// Whether the user that we log in as may do this.
     pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -263,7 +272,7 @@ impl Client {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Something that is always there, whole, with a field that it must have.
+    /// Returns a whole object that always exists, and that must have the field `field`.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
@@ -277,7 +286,7 @@ impl Client {
         Ok(self.http.get(path)?.value)
     }
 
-    /// The metadata of one object.
+    /// Reads the metadata of one object.
     pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         let reading = http::Reading {
             accept: &format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
@@ -286,7 +295,7 @@ impl Client {
         Ok(self.http.get_parsed(path, reading, PhantomData)?.value)
     }
 
-    /// One object as it is now; none when the API server itself says that it is not there.
+    /// Returns an object as it is now, or `None` when the API server itself says that the object does not exist.
     pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.get(path) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -305,14 +314,14 @@ impl Client {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition, by its type, and leaves the kubelet's as they are: a merge patch would
-    /// replace the list. The patch must carry `metadata.resourceVersion`.
+    /// Sets one condition, by its type, and leaves the kubelet's conditions as they are. A merge patch would replace
+    /// the whole list of conditions. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
-    /// Deletes this node, at this version, and no other that came to carry its name.
+    /// Deletes a node with this UID at this version. Another node that got the same name is not deleted.
     pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), Error> {
         let options = json!({
             "apiVersion": "v1",
@@ -334,8 +343,8 @@ impl Client {
         Ok(self.http.write(write, Some(body))?.value)
     }
 
-    /// All objects at `path`, of those that `query` selects (each part of it begins with `&`), as a list of that kind:
-    /// complete, or an error.
+    /// Returns the objects at `path` that `query` selects (each term of the query begins with `&`), read as a list of
+    /// that kind. Returns an error when the list is not complete.
     pub(super) fn list<P: Page>(
         &self,
         path: &str,
@@ -347,8 +356,8 @@ impl Client {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads the same list. Returns `None` where its items are those of the answer with this print, which becomes that of
-    /// the new answer.
+    /// Reads a list like [`list`](Client::list). Returns `None` when its items are those of the answer with this print.
+    /// The print becomes that of the new answer.
     pub(super) fn list_new<P: Page>(
         &self,
         path: &str,
@@ -365,9 +374,9 @@ impl Client {
         })
     }
 
-    /// Reads a list page by page into what `begin` makes. `read_page` returns `None` where the answer is null. Begun anew
-    /// a few times when the `continue` token expires on the way. A list from the cache is one answer; where that is too
-    /// long, pages are read.
+    /// Reads a list page by page into the value that `begin` makes. `read_page` returns `None` when the answer is null.
+    /// The list is read again from its beginning a few times when its `continue` token expires on the way. A list from
+    /// the cache is one answer, and is read in pages when that answer is too long.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -436,7 +445,7 @@ impl Client {
                 if is_first {
                     *print = answered.get();
                 }
-                // It would be read whole with half of the limit to spare.
+                // The list is read whole again when it would leave half of the limit to spare.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }
@@ -450,14 +459,15 @@ impl Client {
         Err(self.unreadable(folder, why))
     }
 
-    /// Of an answer's items, which begin with its first bracket: the version of a list changes more often than they.
+    /// Returns the print of an answer's items, which begin with its first bracket. The version of a list is left out,
+    /// because it changes more often than the items.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` says which token the next page has, or why the answer is no page; it returns `None` for an
-    /// answer that is null.
+    /// Reads one page. `token` returns the token of the next page, or why the answer is no
+    /// page, or `None` when the answer is null.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -481,7 +491,8 @@ impl Client {
     }
 }
 
-/// Forms that every object has if they are asked for.
+/// Returns the value of `Accept`. Every object has the forms
+/// `PartialObjectMetadataList` and `Table` when they are requested.
 fn accepted(kind: &str) -> String {
     match kind {
         PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
@@ -489,7 +500,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// The longest answer that is read of a list of this kind. Metadata alone are read of Services.
+/// Returns the longest answer that is read of a list of this kind. A list of
+/// metadata alone is always a list of Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
@@ -501,7 +513,7 @@ fn node_path(name: &str) -> String {
     format!("{NODES}/{}", percent_encoded(name))
 }
 
-/// Where objects of a namespace are.
+/// Returns the path of the objects of a namespace.
 pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
@@ -518,7 +530,7 @@ fn count(method: Method, path: &str, stage: Stage) {
     }
 }
 
-/// `/api/v1/nodes/worker-1/status?…` → `nodes/status`. Never a name.
+/// Turns a path into its resource, without any name: `/api/v1/nodes/worker-1/status?…` becomes `nodes/status`.
 fn resource(path: &str) -> String {
     let mut segments = path.split('?').next().unwrap_or_default().split('/').skip(1);
     let version = match segments.next() {

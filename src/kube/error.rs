@@ -8,21 +8,21 @@ use std::fmt;
 pub enum Error {
     /// The API answered with a `Status`.
     Status(Box<Status>),
-    /// No answer of the API: network, TLS, a proxy's answer.
+    /// There is no answer of the API, because of the network or TLS, or because a proxy answered.
     Http(Box<http::Error>),
-    /// An answer that is not what was asked for. `call`: method and URL.
+    /// The answer is not what was asked for. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
-/// `Status` of a failure: decide on `reason` and `code`, show `message`.
+/// The `Status` of a failure. Code decides by `reason` and `code`; people read `message`.
 #[derive(Debug)]
 pub struct Status {
-    /// Method and URL.
+    /// The method and the URL of the call.
     pub call: String,
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Nothing new is taken into a namespace that is being deleted; no role would change that.
+    /// Whether the namespace of the object is being deleted and takes no new objects. No role would change that.
     pub is_namespace_terminating: bool,
 }
 
@@ -31,7 +31,8 @@ impl Error {
         matches!(self, Error::Status(status) if status.code == code && status.reason == reason)
     }
 
-    /// The object changed, or came to be, since it was read: read it again, plan again ([`retry_on_conflict`]).
+    /// Whether the object changed or was created since it was read. The caller reads the object again
+    /// and plans again ([`retry_on_conflict`]).
     pub fn is_conflict(&self) -> bool {
         self.is(409, "Conflict") || self.is_already_exists()
     }
@@ -40,17 +41,18 @@ impl Error {
         self.is(409, "AlreadyExists")
     }
 
-    /// The API server itself says that the object is not there.
+    /// Whether the API server itself says that the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.is(404, "NotFound")
     }
 
-    /// A `continue` token or resource version that is too old: list again from the start.
+    /// Whether a `continue` token or resource version is too old. The list is read again from its beginning.
     pub fn is_expired(&self) -> bool {
         self.is(410, "Expired")
     }
 
-    /// Why the form that was asked for can't be had: the API server does not know it, or answers with another.
+    /// Returns why the requested form is not available: the API server does not know
+    /// the form, or answers with another one.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             Error::Unreadable { why, .. } => Some(why.clone()),
@@ -58,7 +60,7 @@ impl Error {
         }
     }
 
-    /// Why there is no answer of the API.
+    /// Returns why there is no answer of the API.
     fn unanswered(&self) -> Option<&http::Kind> {
         match self {
             Error::Http(error) => Some(&error.kind),
@@ -66,7 +68,7 @@ impl Error {
         }
     }
 
-    /// The credentials are not accepted; also when a plugin that should give others fails.
+    /// Whether the credentials are not accepted, or a plugin that should give other credentials failed.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401,
@@ -79,12 +81,12 @@ impl Error {
         self.is(403, "Forbidden")
     }
 
-    /// Nothing new is taken into a namespace that is being deleted; no role would change that.
+    /// Whether the namespace is being deleted and takes no new objects. No role would change that.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
-    /// The answer is longer than is read, or than is read in time: it has begun.
+    /// Whether the answer is longer than is read, or began and did not end in time.
     pub fn is_too_long(&self) -> bool {
         match self {
             Error::Http(error) => match error.kind {
@@ -96,17 +98,17 @@ impl Error {
         }
     }
 
-    /// No answer, or not in time.
+    /// Whether there was no answer, or no answer in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.unanswered(), Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_)))
     }
 
-    /// The gate did not let a write pass.
+    /// Whether the gate did not let a write pass.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::Kind::Refused(_)))
     }
 
-    /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
+    /// Whether the failure lasts until a person acts, because the credentials, the role or the TLS settings are wrong.
     pub fn is_permanent(&self) -> bool {
         use http::Kind::{Tls, Token, Untrusted};
         match self {
@@ -176,11 +178,11 @@ impl fmt::Display for Error {
     }
 }
 
-/// An object is planned and written so often at most while other writers are first.
+/// How often an object is planned and written at most when other writers are faster.
 pub const CONFLICT_TRIES: u32 = 5;
 
-/// Runs `attempt` again while another writer was first. The first attempt (true) may rest on what was read before;
-/// each later one reads the object again and plans again.
+/// Runs `attempt` again while another writer was faster. The first attempt (`true`) may be based on what was read
+/// before; each later attempt reads the object again and plans again.
 pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
     let mut tries = 1;
     loop {

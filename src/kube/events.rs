@@ -1,7 +1,7 @@
-//! Events: what `kubectl describe` shows of what we did. Best effort, and never a flood.
+//! Events, with which `kubectl describe` shows what we did. They are best effort, and never a flood.
 //!
-//! The memory of what was reported is lost at a restart, so an event's name is made of its object, UID,
-//! reason and message: the one that is there already is counted up instead of being written a second time.
+//! The memory of what was reported is lost at a restart. An event's name is therefore made from its object, UID, reason
+//! and message, so that an event that exists already is counted up instead of being written a second time.
 
 use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
 use super::error::Error;
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 
-/// What `kubectl describe` will show.
+/// An event that `kubectl describe` will show.
 pub struct Event {
-    /// The author: `source.component`.
+    /// The author of the event, which becomes `source.component`.
     pub component: &'static str,
     pub object: ObjectReference,
     pub reason: Reason,
     pub message: String,
-    /// When it happened: it may be written later.
+    /// When the event happened. The event may be written later.
     pub at: Timestamp,
-    /// Whether the same event that is there already stays as it is, instead of being counted up: a process that begins
-    /// does not know whether it is about what the process sees.
+    /// Whether an equal event that exists already stays as it is instead of being counted up. A process that has just
+    /// started does not know whether the existing event is about what the process sees.
     pub only_new: bool,
 }
 
@@ -35,7 +35,7 @@ impl Event {
     }
 }
 
-/// An event that was written, and is signed by one of our components.
+/// An event that was written earlier and is signed by one of our components.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -51,13 +51,13 @@ pub struct PastEvent {
     pub reason: String,
     #[serde(default)]
     pub message: String,
-    /// `Normal` or `Warning`.
+    /// The type of the event: `Normal` or `Warning`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// How often; 0: its author does not count.
+    /// How often the event happened. 0 means that its author does not count.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
-    /// When it was last counted up; controllers that never count leave it out.
+    /// When the event was last counted up. Controllers that never count leave the field out.
     #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }
@@ -78,8 +78,8 @@ struct EventSource {
     component: String,
 }
 
-/// The object that an event is about. The UID alone does not name the object: an event in another namespace can hold any
-/// UID.
+/// The object that an event is about. The UID alone does not identify the object, because an event
+/// in another namespace can hold any UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Involved {
@@ -101,8 +101,9 @@ impl From<&ObjectReference> for Involved {
 }
 
 impl PastEvent {
-    /// Whether one of these components signed the event, and whether the event is in the namespace of its object. Who may
-    /// write events in that namespace can sign them like this, too: the text of an event is never more than a quotation.
+    /// Whether one of these components signed the event, and the event is in the namespace of its object.
+    /// Anybody who may write events in that namespace can sign them like this too, so the text of an
+    /// event is never more than a quotation.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -112,13 +113,14 @@ impl PastEvent {
         components.contains(&author) && self.metadata.namespace == namespace
     }
 
-    /// Sorts events by time. Times are whole seconds; versions grow with each write.
+    /// Returns a key that sorts events by time. Times are whole seconds, so the version
+    /// follows, which grows with each write.
     pub fn age_order(&self) -> (Option<Timestamp>, u64) {
         let version = self.metadata.resource_version.parse();
         (self.at(), version.unwrap_or_default())
     }
 
-    /// When it was last seen.
+    /// Returns when the event was last seen.
     pub fn at(&self) -> Option<Timestamp> {
         let last = self.last_timestamp.as_ref().and_then(|text| text.parse().ok());
         last.or(self.metadata.creation_timestamp)
@@ -126,7 +128,8 @@ impl PastEvent {
 }
 
 impl Client {
-    /// Events of these components about one Service, or about all of them. The daemon's role does not allow it.
+    /// Returns the events of these components about one Service, or about all Services. The
+    /// daemon's role does not allow this call.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -150,7 +153,8 @@ impl Client {
     }
 }
 
-/// Where the events about an object are: those of cluster-wide objects, like nodes, in `default`.
+/// Returns the namespace of the events about an object. Events about cluster-wide
+/// objects, like nodes, are in `default`.
 fn namespace_of_events(namespace: &str) -> &str {
     match namespace {
         "" => "default",
@@ -158,13 +162,13 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event, or counts up the one that is there.
+/// Writes the event, or counts up the equal event that exists already.
 pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // People read it at a terminal, and it may repeat what came from outside.
+    // People read the message at a terminal, and the message may repeat text from outside.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
     let name = event_name(object, reason, message);
@@ -195,7 +199,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The official role has no `get` on events: then only the time is brought up to date.
+    // The official role has no `get` on events. Without that right only the time is brought up to date.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({
@@ -211,10 +215,10 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     patched.map(drop)
 }
 
-/// `<object>.<16 hex digits>`: the same message about the same object has the same name.
+/// Returns the name `<object>.<16 hex digits>`. An equal message about the same object has the same name.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The longest name an object may have is 253 characters.
+    // The name of an object has 253 characters at most.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn an_event_counts_in_the_namespace_of_its_object_alone() {
-        // The object's namespace, the event's, both signatures → does the event count?
+        // Each case has the object's namespace, the event's namespace, both signatures, and whether the event counts.
         for (of_object, of_event, component, reporter, counts) in [
             ("a", "a", "ours", "ours", true),
             ("a", "a", "ours", "", true),

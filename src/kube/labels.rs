@@ -1,8 +1,9 @@
-//! Labels and annotations, taken pair by pair while they stream in: what is not read takes no room and no time.
+//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no room and no time.
 //!
-//! Labels are few, and the same on thousands of objects, so their texts are interned. Of a node's annotations those
-//! that are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those
-//! that the provider reads are kept, up to a limit, and a few names of those that it does not know.
+//! Labels are few, and the same on thousands of objects, so their texts are interned. The annotations of a
+//! node that are read are kept in the same way. A Service has annotations of its own, up to 256 kB of them.
+//! Of these only the annotations that the provider reads are kept, up to a limit, and a few names of
+//! annotations that the provider does not know.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{
@@ -14,33 +15,36 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// A longer value of a label is cut, and marked, so that no cut value reads as a valid one. None that is read here is
-/// that long (a label's has 63 characters at most), and other programs keep kilobytes in annotations.
+/// The longest value of a label that is kept, in characters. A longer value is cut and marked, so that no cut value
+/// reads as a valid one. No value that is read here is that long (a label's has 63 characters at most), and other
+/// programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
-/// The same for the annotation [`SERVER_LABELS`].
+/// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
-/// What the API server takes of one object, in bytes: while a Service is read, so much of its annotations is there.
+/// The annotations that the API server takes for one object, in bytes. That much is held while a Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// Names of annotations that the provider does not know are reported, without values: so many of one Service are kept.
+/// How many unknown annotations of a Service are kept. Names that the provider does not
+/// know are reported, without their values.
 const UNKNOWN_AT_MOST: usize = 10;
 
-/// Keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports that the
-/// largest load balancer takes are 22 kB.
+/// The largest size of the keys and values of a Service's annotations together, in bytes. Ten annotations for each of
+/// the 30 ports that the largest load balancer takes have 22 kB.
 const BYTES_AT_MOST: usize = 32 << 10;
 
-/// Annotations of a Service.
+/// How many annotations of a Service are read at most.
 const COUNT_AT_MOST: usize = 500;
 
-/// Does the provider read annotations with this key?
+/// Whether the provider reads annotations with this key.
 fn is_for_provider(key: &str) -> bool {
     let domain = key.split_once('/').map(|(domain, _)| domain);
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// Reads a map of strings, of which only the keys that `is_read` are copied; Go writes a nil map as `null`.
+/// Reads a map of strings and hands each pair to `take`. Only keys that `is_read` accepts are
+/// copied. Go writes a nil map as `null`.
 struct Pairs<R, T> {
     is_read: R,
     take: T,
@@ -71,7 +75,7 @@ impl<'de, R: Fn(&str) -> bool, T: FnMut(String, &str)> Visitor<'de> for Pairs<R,
     }
 }
 
-/// Gives a text to a function, without a copy of it.
+/// Hands a text to a function without a copy of the text.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
@@ -100,7 +104,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Of a node's annotations those that are read.
+/// Reads the annotations of a node and returns those that are needed.
 pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
     labels_where(|key| key == PROVIDED_NODE_IP || is_for_provider(key), d)
 }
@@ -119,7 +123,7 @@ fn labels_where<'de, D: Deserializer<'de>>(
             pairs.push((key.into(), (*value).into()));
         },
     })?;
-    // API servers sort them, and never repeat one.
+    // API servers sort labels and never repeat a key.
     if pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
         Ok(Labels::sorted(pairs))
     } else {
@@ -129,13 +133,14 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// Those of a Service that the provider reads. Of one that has more than is read none is kept.
+/// The annotations of a Service that the provider reads. When a Service has more than is
+/// read, none of its annotations is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// Shared by the versions of a Service that have the same.
+    /// The pairs, which all versions of a Service share that have equal annotations.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// How many annotations the provider does not know, besides those that are kept.
+    /// How many annotations the provider does not know, besides those whose names are kept.
     pub(super) more_unknown: usize,
 }
 
@@ -144,19 +149,19 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Takes no room of their own where another version of the Service has the same.
+    /// Shares the memory of `other` when both have equal annotations.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
         }
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the size of all keys and values, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps what the provider reads. What is left out takes no room afterwards.
+    /// Keeps the annotations that the provider reads. The others take no room afterwards.
     pub(super) fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -183,7 +188,7 @@ impl Annotations {
         self.pairs = kept.into();
     }
 
-    /// What is wrong, when there is more than is read.
+    /// Returns a message when there are more annotations than are read.
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
@@ -200,7 +205,7 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-/// Labels of a Service, with the limits of its annotations.
+/// Reads the labels of a Service, within the limits of its annotations.
 pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
@@ -226,7 +231,8 @@ impl Annotations {
     }
 }
 
-/// What the provider does with an annotation of a Service, by its key. Without a provider all are known.
+/// The function that returns what the provider does with an annotation of a Service, by its key.
+/// Without a provider all annotations are known.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationKinds(pub fn(&str) -> AnnotationKind);
 
@@ -236,18 +242,19 @@ impl Default for AnnotationKinds {
     }
 }
 
-/// Which Services are ours: `--load-balancer-class` and `--service-selector`. And what is kept of their annotations.
+/// Decides which Services are ours, by `--load-balancer-class` and `--service-selector`,
+/// and which of their annotations are kept.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceScope {
-    /// Their `spec.loadBalancerClass`; none: they have none.
+    /// The `spec.loadBalancerClass` of our Services. `None` means that our Services have no class.
     pub class: Option<String>,
-    /// What their labels fulfil.
+    /// The selector that the labels of our Services match.
     pub selector: Selector,
     pub annotations: AnnotationKinds,
 }
 
 impl ServiceScope {
-    /// Why a Service is not ours.
+    /// Returns why a Service is not ours, or `None` when the Service is ours.
     pub(super) fn left_alone(
         &self,
         class: &Option<String>,

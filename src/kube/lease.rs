@@ -1,7 +1,7 @@
 //! Leases, as client-go's leader election reads and writes them.
 //!
-//! A Lease is kept whole, as JSON, and only the five fields of leader election are changed:
-//! a PUT replaces the object, and what others wrote on it must survive.
+//! A Lease is kept whole, as JSON, and only the five fields of leader election are changed. A PUT replaces the object,
+//! and everything that others wrote into the object must survive.
 
 use super::client::{Client, JSON, PASS, PASS_AT_END, folder, percent_encoded};
 use super::error::Error;
@@ -13,42 +13,45 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// When a login of the API of dedicated servers was refused, RFC 3339: the next process waits too.
+/// The annotation with the time when a login to the API of dedicated servers was refused, in RFC 3339. The next
+/// process waits because of this time too.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The UIDs by which the cluster is known, and the UID of the Lease that they are noted on, as JSON.
+/// The annotation with the UIDs by which the cluster is known, and with the UID of the
+/// Lease that they are noted on, as JSON.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// The longest value of that annotation that is read, in bytes: a UID and ten former ones need about half of it.
+/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. A UID and
+/// ten former ones need about half of it.
 const IDENTITY_BYTES: usize = 1024;
 
 /// How many former identities are remembered.
 const FORMER_AT_MOST: usize = 10;
 
-/// The longest UID, in characters: it becomes the value of a label.
+/// The longest UID, in characters. A UID becomes the value of a label.
 const UID_LENGTH: usize = 63;
 
-/// Which Lease.
+/// The namespace and the name of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseKey {
     pub namespace: String,
     pub name: String,
 }
 
-/// The UIDs by which the cluster is known: those that the Service `default/kubernetes` had one after the other.
+/// The UIDs by which the cluster is known. The Service `default/kubernetes` had them one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities {
-    /// The first UID that was seen; empty: none was seen.
+    /// The first UID that was seen. An empty text means that no UID was seen.
     pub identity: String,
-    /// UIDs that the Service had since, at most [`FORMER_AT_MOST`], the newest last: who can't read the Lease takes
-    /// them for the identity.
+    /// The UIDs that the Service had since, at most [`FORMER_AT_MOST`], the newest last. A process that cannot read the
+    /// Lease takes one of these UIDs for the identity.
     pub former: Vec<String>,
 }
 
 /// The value of the annotation [`IDENTITY`].
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// UID of the Lease: a Lease that was restored in another cluster has another UID.
+    /// The UID of the Lease. A Lease that was restored in another cluster has another UID.
     lease: String,
     identity: String,
     former: Vec<String>,
@@ -59,29 +62,29 @@ struct IdentityNote {
 #[serde(try_from = "Map<String, Value>")]
 pub struct Lease(Map<String, Value>);
 
-/// The fields of leader election. Times are what the holder's clock said: they distinguish one
-/// renewal from another, and are never compared with ours.
+/// The fields of leader election. Their times are of the holder's clock. The times distinguish one renewal from
+/// another, and are never compared with our clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
-    /// Empty: no holder.
+    /// The identity of the holder. An empty text means that there is no holder.
     #[serde(rename = "holderIdentity")]
     pub holder: String,
     #[serde(rename = "leaseDurationSeconds")]
     pub duration_seconds: u32,
-    /// MicroTime; empty: not said.
+    /// When the holder acquired the Lease, as MicroTime. An empty text means that the time is not set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub acquire_time: String,
-    /// MicroTime; empty: not said.
+    /// When the holder last renewed the Lease, as MicroTime. An empty text means that the time is not set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
-    /// How often it changed hands.
+    /// How often the Lease changed its holder.
     #[serde(rename = "leaseTransitions")]
     pub transitions: u32,
 }
 
 impl Lease {
-    /// A missing field is empty, or 0.
+    /// Returns the fields of leader election. A missing field is empty, or 0.
     pub fn spec(&self) -> LeaseSpec {
         let spec = self.0.get("spec").unwrap_or(&Value::Null);
         let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
@@ -98,20 +101,20 @@ impl Lease {
         }
     }
 
-    /// When a login was refused, as [`Lease::noting`] wrote it.
+    /// Returns when a login was refused, as [`Lease::noting`] wrote it.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// The same object with that time, or without one.
+    /// Returns the Lease with the time of a refused login, or without such a time.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// The identities of the cluster, as [`Lease::noting_identities`] wrote them. The error: why what is written there
-    /// does not count.
+    /// Returns the identities of the cluster, as [`Lease::noting_identities`] wrote them. The error says
+    /// why the written identities do not count.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
@@ -135,7 +138,7 @@ impl Lease {
         Ok(Some(Identities { identity: note.identity, former: note.former }))
     }
 
-    /// The same object with these identities. A Lease whose UID is not known stays as it is.
+    /// Returns the Lease with these identities. A Lease whose UID is not known stays as it is.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -156,7 +159,7 @@ impl Lease {
         self.metadata("uid")?.as_str()
     }
 
-    /// The same object with this annotation, or without it.
+    /// Returns the Lease with this annotation, or without the annotation when `value` is `None`.
     fn annotated(mut self, key: &str, value: Option<String>) -> Lease {
         let metadata = self.0.entry("metadata").or_insert_with(|| json!({}));
         let annotations = metadata.as_object_mut().map(|metadata| {
@@ -175,7 +178,8 @@ impl Lease {
         self
     }
 
-    /// The same object with these fields; the rest of it, `resourceVersion` included, stays.
+    /// Returns the object with these fields of leader election. The rest of the
+    /// object stays, including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));
@@ -187,8 +191,8 @@ impl Lease {
 }
 
 impl Identities {
-    /// Takes note of the UID that the Service has now: the first one is the identity. Whether the UID is a new one beside
-    /// the identity.
+    /// Notes the UID that the Service has now. The first UID becomes the identity. Returns whether the
+    /// UID is a new one beside the identity.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -228,19 +232,19 @@ impl fmt::Display for LeaseKey {
     }
 }
 
-/// RFC 3339 with six decimals: a time without a fraction is refused.
+/// Returns a time in RFC 3339 with six decimals, because the API server refuses a time without a fraction.
 pub fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 impl Client {
-    /// The Lease as it is now; none when the API server itself says that it is not there.
+    /// Returns the Lease as it is now, or `None` when the API server itself says that the Lease does not exist.
     pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, Error> {
         self.get_if_there(&path(key))
     }
 
-    /// Writes these fields over those of the Lease that was read, if it was not changed since; where none was, a new
-    /// Lease.
+    /// Writes these fields over those of the Lease that was read, if the Lease was not changed
+    /// since. Creates a Lease when none was read.
     pub fn write_lease(
         &self,
         key: &LeaseKey,
@@ -256,7 +260,8 @@ impl Client {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // Its release is the one write after the wish to end; its resourceVersion guards it.
+        // The release of the Lease is a write that is made after the process was asked to end. Its
+        // `resourceVersion` guards the release.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
@@ -386,7 +391,7 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // The longest that there can be is read again.
+        // The longest value that can be written can be read again.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

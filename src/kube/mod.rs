@@ -1,7 +1,7 @@
-//! The Kubernetes API: how to reach it, a client with the calls we make, the few types we use.
+//! The Kubernetes API: how to reach it, a client with the calls that we make, and the few types that we use.
 //!
-//! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
-//! code, or decide what should be written.
+//! This module knows paths, preconditions, `Status` errors and events. It must never import the code of a
+//! cloud, or decide what should be written.
 
 mod budget;
 mod client;

@@ -1,5 +1,5 @@
-//! Nodes as a table, what `kubectl get` shows: a sixtieth of their bytes, and enough to see
-//! that something happened. Never the ground for a write.
+//! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list, and is enough to
+//! see that something happened. A write is never based on a table.
 
 use super::labels::Labels;
 use super::types::{ListMeta, Page};
@@ -7,25 +7,25 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// What a table's rows carry beside their cells.
+/// The data that the rows of a table carry beside their cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing: about 200 bytes a node.
+    /// The cells alone: about 200 bytes a node.
     Cells,
-    /// The metadata: about 1,100 bytes a node.
+    /// The metadata of the node too: about 1,100 bytes a node.
     Metadata,
 }
 
-/// One node.
+/// A row of the table, which is one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
-    /// With [`Detail::Metadata`].
+    /// The metadata of the node, which only a table with [`Detail::Metadata`] has.
     pub meta: Option<RowMeta>,
 }
 
-/// What is read of a row's metadata.
+/// The fields of a row's metadata that are read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RowMeta {
     pub uid: String,
@@ -39,7 +39,7 @@ fn is_set<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(Option::<IgnoredAny>::deserialize(d)?.is_some())
 }
 
-/// One page of a table, as it is sent.
+/// One page of a table, as the API server sends it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TablePage {
@@ -57,10 +57,10 @@ struct Column {
     name: String,
 }
 
-/// With these every table of nodes begins. The columns behind them are most of a table and are not kept.
+/// The columns that every table of nodes begins with. The columns behind them are most of a table and are not kept.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
-/// The error: why it can't be read.
+/// A row, or the reason why the row cannot be read.
 #[derive(Deserialize)]
 #[serde(from = "SentRow")]
 struct Row(Result<NodeRow, String>);
@@ -101,7 +101,7 @@ impl From<SentRow> for Row {
         else {
             return Row(Err("a row has no text in one of its first columns".to_owned()));
         };
-        // A cordoned node reads `Ready,SchedulingDisabled`.
+        // The status of a cordoned node is `Ready,SchedulingDisabled`.
         let is_ready = match status.split(',').next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,

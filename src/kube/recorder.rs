@@ -1,11 +1,11 @@
-//! Writes events: a thread of its own, from a bounded queue, which delays no work.
+//! Writes events from a bounded queue in a thread of its own, so that events delay no work.
 //!
-//! A warning costs a token: fifty at once, then one a second, so that a lasting failure costs the API
-//! server little. Other events cost none: each stands for a change that was made. Events of
-//! one object are written in their order; namespaces take turns, and what has no
-//! room is dropped from the namespace that has most of it waiting.
+//! A warning costs a token. Fifty warnings may be written at once and then one a second, so that a lasting failure
+//! costs the API server little. Other events cost no token, because each of them stands for a change that was made.
+//! Events of one object are written in their order. Namespaces take turns. When the queue is full, events are dropped
+//! from the namespace that has most of them waiting.
 //!
-//! And what was reported of which object, and when: hashes, no texts.
+//! The recorder also remembers what was reported about which object, and when. This memory has hashes and no texts.
 
 use super::client::Client;
 use super::events::Event;
@@ -17,40 +17,42 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Warnings that are written at once.
+/// How many warnings may be written at once.
 const BURST: u32 = 50;
 
-/// After them one is written each time this has passed.
+/// The time after which one more warning may be written, once the burst is used up.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// How long none is written when the API is slow or does not answer.
+/// How long no event is written after the API was slow or did not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A simulation looks for new events so often.
+/// How often a simulation looks for new events.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long events wait at most for work that is ahead of them, by the machine's time: the API server has its own speed.
+/// How long events wait at most for work that is ahead of them. The limit is machine time
+/// because the API server has its own speed.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// And no more than these: far from a number that would be dropped.
+/// How many events wait at most for work that is ahead of them. The number is far below
+/// the one from which events are dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
-/// Warnings that wait: 5 kB each at most, 1 MB in all.
+/// How many warnings wait at most. Each has at most 5 kB, so all have at most 1 MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// Others that wait: a few hundred bytes each.
+/// How many other events wait at most. Each has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// Only so many are searched for the next one to write.
+/// How many waiting events are searched at most for the next event to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// That events are dropped is logged no more often, by the machine's time.
+/// The shortest time between two log lines about dropped events, by the machine's time.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
 /// How long a client command waits at its end for its events, by the machine's time.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// What was reported, and the events that wait to be written.
+/// The findings that were reported, and the events that wait to be written.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
@@ -62,14 +64,15 @@ pub struct Recorder {
 struct Queue {
     waiting: VecDeque<Event>,
     warnings: usize,
-    /// Of the event that was written last.
+    /// The namespace of the event that was written last.
     last_namespace: String,
-    /// The warnings that were written are within the limit of one each from then on; none: there was none.
+    /// The moment from which on the warnings that were written are within the limit of one each [`ONE_WARNING_EACH`].
+    /// `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// Other writes have the API server until then.
+    /// The moment until which other writes have the API server to themselves.
     work_until: Option<Instant>,
-    /// One is being written.
+    /// Whether an event is being written.
     is_busy: bool,
     is_ending: bool,
     drops_logged: Option<Instant>,
@@ -77,32 +80,32 @@ struct Queue {
 
 enum Next {
     Event(Event),
-    /// Not before then.
+    /// No event may be written before this moment.
     At(Instant),
     Nothing,
 }
 
 impl Recorder {
-    /// What was reported of each object.
+    /// Returns what was reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
 
-    /// Hands an event over to be written.
+    /// Hands over an event to be written.
     pub fn queue(&self, event: Event) {
         lock(&self.queue).push(event, clock::now());
         self.changed.notify_all();
     }
 
-    /// Writes events until [`end`](Recorder::end): the body of the one thread that does.
+    /// Writes events until [`end`](Recorder::end). The one thread that writes events runs this function.
     pub fn write_events(&self, client: &Client) {
         while let Some(event) = self.next() {
             self.write(client, &event);
         }
     }
 
-    /// Writes the events that may be written now. Returns the pause until the next one; none at the end. For a simulation,
-    /// in which no thread waits.
+    /// Writes the events that may be written now. Returns the pause until the next event, or `None` at the end. A
+    /// simulation calls this function, because no thread waits in a simulation.
     pub fn write_due(&self, client: &Client) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -116,8 +119,8 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes first: events wait for its end, ten seconds at most, and a thousand of them at most.
-    /// They would take a third of what the API server can do.
+    /// Does work that has many writes, and lets events wait until the work ends. Events wait for ten seconds at most,
+    /// and a thousand of them at most. Without the wait, events would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -126,7 +129,7 @@ impl Recorder {
         done
     }
 
-    /// Does the work while a thread writes its events, and waits for the last of them.
+    /// Does the work while a thread writes the events of the work, and waits for the last of them.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -143,7 +146,7 @@ impl Recorder {
         })
     }
 
-    /// Waits that long for the events that wait, and drops the rest.
+    /// Waits at most that long until the waiting events are written, and drops the rest.
     pub fn end(&self, at_most: Duration) {
         let mut queue = lock(&self.queue);
         queue.is_ending = true;
@@ -153,7 +156,7 @@ impl Recorder {
         queue.drop_all();
     }
 
-    /// The next one to be written; none at the end.
+    /// Waits for the next event to write and returns it. Returns `None` at the end.
     fn next(&self) -> Option<Event> {
         let mut queue = lock(&self.queue);
         queue.is_busy = false;
@@ -173,7 +176,7 @@ impl Recorder {
         }
     }
 
-    /// Events are best effort: a failure is logged and fails no work.
+    /// Writes an event. Events are best effort, so a failure is logged and fails no work.
     fn write(&self, client: &Client, event: &Event) {
         let Err(error) = super::events::write(client, event) else {
             EVENTS.count(&["written"]);
@@ -181,7 +184,7 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // Whoever deletes a namespace deletes its events as well: the normal course.
+        // Deleting a namespace deletes its events too, so a failure because of that is normal.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} not written: {error}");
             return;
@@ -213,7 +216,8 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// The newest event of this one's kind in the namespace that has most of them waiting; none: the event itself.
+    /// Returns the place of the newest event that is dropped for `event`: one of the same kind, warning or not, in the
+    /// namespace with most of that kind waiting. `None` means that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -242,7 +246,7 @@ impl Queue {
             return Next::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // At the end no more events follow: the limit is not needed.
+        // No more events follow at the end, so the rate limit is not needed there.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -262,8 +266,8 @@ impl Queue {
         Next::Event(event)
     }
 
-    /// The oldest event that may be written and is no object's second, of another namespace than the last one where
-    /// there is one.
+    /// Returns the place of the oldest event that may be written and is the first of its object. An event of another
+    /// namespace than the last one is preferred.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -311,36 +315,36 @@ impl Queue {
     }
 }
 
-/// What lasts is reported again after that long, by the machine's time: people read it.
+/// How long a lasting finding is not reported again. The time is machine time because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// What is remembered of all objects: some 50 bytes each, 1 MB in all. Beyond it the oldest half is
-/// forgotten, which costs a line of the log and a PATCH each, no more.
+/// How many findings are remembered of all objects. Each takes some 50 bytes, so all take 1 MB. When there are more,
+/// the oldest half is forgotten, which costs no more than a log line and a PATCH for each.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// What is remembered of one object: more than all controllers together report of it at once.
+/// How many findings are remembered of one object. All controllers together report fewer of one object at once.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// What was reported of each object, in this process.
+/// The findings that were reported about each object in this process.
 #[derive(Default)]
 pub struct Reported {
-    /// By hash of the object's UID, then of controller, reason and message.
+    /// The entries, by the hash of the object's UID and the hash of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// Hash of the controller's name.
+    /// The hash of the controller's name.
     controller: u32,
-    /// Hash of the object's kind.
+    /// The hash of the object's kind.
     kind: u32,
     reason: Reason,
 }
 
 impl Reported {
-    /// Is this news, or was it last reported long enough ago? Asking counts as reporting. A failure
-    /// makes the controller's next success news, and a success its next failure.
+    /// Whether the finding is news, or was last reported long enough ago to be reported again. Asking counts as
+    /// reporting. A failure makes the controller's next success news, and a success makes its next failure news.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,
@@ -357,7 +361,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// The same for what succeeds in one part of the object while another part fails: the failure goes on.
+    /// Like [`is_due`](Reported::is_due), for a success in one part of the object while another part fails.
+    /// The failure lasts and is not forgotten.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -386,12 +391,13 @@ impl Reported {
         true
     }
 
-    /// The object is as it should be: its next failure is news. Had it failed before?
+    /// Notes that the object is as it should be, so that its next failure is news. Returns
+    /// whether the object had failed before.
     pub fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
         self.forget(object, controller, Reason::is_failure)
     }
 
-    /// Forgets objects of this kind that are not among these.
+    /// Forgets the objects of this kind whose UIDs are not among `uids`.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
@@ -475,7 +481,7 @@ mod tests {
         event(namespace, uid, Reason::EnsuredLoadBalancer, message)
     }
 
-    /// Messages of those that are written at that moment.
+    /// Returns the messages of the events that are written at that moment.
     fn written(queue: &mut Queue, now: Instant) -> Vec<String> {
         let mut messages = Vec::new();
         while let Next::Event(event) = queue.next(now) {
@@ -499,7 +505,7 @@ mod tests {
         assert!(
             matches!(queue.next(begun + SECOND * 14), Next::At(then) if then == begun + SECOND * 15)
         );
-        // What stands for a change waits for none of them.
+        // An event that stands for a change does not wait for the warnings.
         queue.push(good("a", "other", "done"), begun);
         assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
         queue.is_ending = true;
@@ -595,7 +601,7 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // At the end there is no waiting for an API server that does not answer.
+        // At the end the recorder does not wait for an API server that does not answer.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;
@@ -633,7 +639,7 @@ mod tests {
             ("u", A, Reason::UnknownAnnotation, "a", 599, false),
             ("u", A, Reason::UnknownAnnotation, "a", 602, true),
             ("u", A, Reason::UnknownAnnotation, "a", 700, false),
-            // It lasts until a person fixes it.
+            // This reason is never repeated, because it lasts until a person fixes the cause.
             ("u", A, Reason::NotExternal, "a", 700, true),
             ("u", A, Reason::NotExternal, "a", 7000, false),
         ];
@@ -654,7 +660,7 @@ mod tests {
         {
             assert_eq!(reported.is_due(&web, A, reason, "m", now), expected, "{reason:?}");
         }
-        // What another controller found is none of this one's.
+        // A finding of another controller is not forgotten with those of this controller.
         assert!(!reported.recovered(&web, "b"));
         assert!(reported.recovered(&web, A));
         assert!(!reported.recovered(&web, A));
@@ -680,7 +686,7 @@ mod tests {
     fn its_memory_has_a_bound() {
         let mut reported = Reported::default();
         let begun = Instant::now();
-        // Findings that change all the time, of one object and of many.
+        // These findings change all the time, of one object and of many objects.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();

@@ -1,6 +1,8 @@
-//! Secrets of type `kubernetes.io/tls`: whether one changed, by its metadata; and what it holds.
+//! Secrets of type `kubernetes.io/tls`. Their metadata says whether a Secret changed; the whole
+//! Secret has the certificate and the key.
 //!
-//! Nothing of what a Secret holds is in an error: it is parsed here, and not while the answer is read.
+//! No error contains anything of what a Secret holds, because the content is parsed
+//! here and not while the answer is read.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -16,17 +18,17 @@ use std::sync::Arc;
 
 const TLS: &str = "kubernetes.io/tls";
 
-/// Of `tls.crt` and of `tls.key`; no cloud takes more.
+/// The longest `tls.crt` and the longest `tls.key` that are read, in bytes. No cloud takes more.
 const BYTES_AT_MOST: usize = 64 << 10;
 
 /// A Secret as it was at one moment.
 pub struct ReadSecret {
-    /// Another one with each change.
+    /// The version of the Secret, which is another one after each change.
     pub version: String,
     pair: Result<ValidPair, String>,
 }
 
-/// A pair, and when its certificate is valid.
+/// A certificate with its key, and when the certificate is valid.
 struct ValidPair {
     pair: Arc<TlsPair>,
     not_before: Timestamp,
@@ -34,7 +36,7 @@ struct ValidPair {
 }
 
 impl Client {
-    /// By its metadata alone.
+    /// Returns the version of a Secret. Only its metadata is read.
     pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let object: Value = self.get_metadata(&path(namespace, name))?;
         Ok(version(&object))
@@ -51,7 +53,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Why Secrets of this namespace may not be read, and what allows it.
+/// Returns why Secrets of this namespace may not be read, and how to allow it.
 pub fn without_rights(error: &Error, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);
@@ -64,12 +66,13 @@ fn version(object: &Value) -> String {
 }
 
 impl ReadSecret {
-    /// Whether it holds a certificate with its key, valid or not.
+    /// Whether the Secret holds a certificate with its key, no matter whether the certificate is valid now.
     pub fn has_pair(&self) -> bool {
         self.pair.is_ok()
     }
 
-    /// Its pair, where the certificate is valid at this time.
+    /// Returns the pair of the Secret when the certificate is valid at this time. The
+    /// error says why there is no valid pair.
     pub fn at(&self, now: Timestamp) -> TlsSecret {
         let valid = self.pair.as_ref().map_err(String::clone)?;
         let (begin, end) = (valid.not_before, valid.not_after);

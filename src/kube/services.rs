@@ -1,6 +1,6 @@
-//! Services: the fields of them that a load balancer is made from, and our calls.
+//! Services: the fields that a load balancer is made from, and the calls that read and write Services.
 //!
-//! The official role has no `get` on services: one of them is read as a list with its name.
+//! The official role has no `get` on services, so a single Service is read as a list that selects its name.
 
 use super::budget::{Above, Age, Budget};
 use super::client::{Client, ListOf, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom, SERVICE_LIST};
@@ -20,21 +20,22 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// On a Service as long as its load balancer may exist.
+/// The finalizer that a Service has as long as its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The kind of a Service in references to it.
 pub const SERVICE: &str = "Service";
 
-/// The largest load balancer takes 30; others may be of protocols that it does not speak.
+/// How many ports of a Service are read at most. The largest load balancer takes 30 ports; other ports of the Service
+/// may have protocols that a load balancer does not speak.
 const PORTS_AT_MOST: usize = 250;
 
-/// They are only named in a message.
+/// How many source ranges of a Service are read at most. Source ranges are only named in a message.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
 
-/// A port without its name, in bytes.
+/// The size of a port without its name, in bytes.
 const BYTES_OF_A_PORT: usize = size_of::<provider::ServicePort>();
 
 const SERVICES: &str = "/api/v1/services";
@@ -48,10 +49,10 @@ pub struct Service {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// None: it is ours, says [`ServiceScope`].
+    /// Why the Service is left alone. `None` means that the Service is ours, as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// Its annotations are left out, because of what all Services have together.
+    /// The limit that the Service is above because of older Services. The annotations of such a Service are left out.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -67,7 +68,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// Compared when they are read, and not kept: see [`Service::left_alone`].
+    /// The labels, which are compared when the Service is read and are not
+    /// kept afterwards: see [`Service::left_alone`].
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -92,7 +94,7 @@ pub struct ServiceSpec {
     pub load_balancer_ip: String,
     pub load_balancer_source_ranges: First<String, RANGES_AT_MOST>,
     pub session_affinity: String,
-    /// `IPv4`, `IPv6`, or both.
+    /// The families of the Service's addresses: `IPv4`, `IPv6`, or both.
     #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Vec<String>,
 }
@@ -125,7 +127,7 @@ pub struct AnyServiceMeta {
     pub has_our_finalizer: bool,
 }
 
-/// Reads finalizers of which none is kept.
+/// Reads the finalizers of a Service and returns whether ours is among them. The finalizers themselves are not kept.
 fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(has_ours(&Finalizers::deserialize(d)?))
 }
@@ -137,7 +139,7 @@ fn has_ours(finalizers: &Finalizers) -> bool {
 }
 
 impl Service {
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }
@@ -155,18 +157,19 @@ impl Service {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Notes whether it is ours, and keeps what is read of its annotations.
+    /// Notes whether the Service is ours, and keeps only those of its annotations that the provider reads.
     pub fn select(&mut self, scope: &ServiceScope) {
         self.metadata.annotations.select(scope.annotations.0);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // Nothing is planned for it.
+        // Nothing is planned for such a Service, so its annotations are not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
     }
 
-    /// More of it than is read: no load balancer can be made from it.
+    /// Returns a message when not all of the Service is read, because of too many ports, too large annotations, or a
+    /// limit that the Service is above. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -174,7 +177,7 @@ impl Service {
         too_large.or_else(above)
     }
 
-    /// What it has of all that tenants may make long, in bytes.
+    /// Returns the size of everything that tenants may make long in a Service, in bytes.
     fn bytes(&self) -> usize {
         let ports = self.spec.ports.iter().map(|port| BYTES_OF_A_PORT + port.name.len());
         let ranges = self.spec.load_balancer_source_ranges.iter().map(String::len);
@@ -186,7 +189,8 @@ impl Service {
         (self.metadata.creation_timestamp, self.metadata.uid.clone())
     }
 
-    /// Leaves out what counts to the limits. What its end needs stays, where that is to come.
+    /// Leaves out the annotations, source ranges and ports, which count towards the limits. The ports stay when the
+    /// load balancer still has to be deleted, because its end needs them.
     fn leave_out(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.spec.load_balancer_source_ranges = First::default();
@@ -195,7 +199,7 @@ impl Service {
         }
     }
 
-    /// Keeps the annotations once where another version of the Service has the same.
+    /// Shares the annotations with another version of the Service when both are equal, so that memory holds them once.
     pub fn share_annotations(&mut self, other: &Service) {
         let annotations = &mut self.metadata.annotations;
         annotations.share(&other.metadata.annotations);
@@ -205,7 +209,7 @@ impl Service {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Applies the limits as the list of all Services did that was read last.
+    /// Applies the limits that the most recent list of all Services led to.
     fn limit(&mut self, budget: &Budget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -214,7 +218,8 @@ impl Service {
         }
     }
 
-    /// More finalizers than are read: a write of them would lose some.
+    /// Returns a message when the Service has more finalizers than are read. Writing the finalizers of
+    /// such a Service would lose some of them.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let too_many = self.metadata.finalizers.too_many("finalizers");
         too_many.map(|why| match self.above {
@@ -227,14 +232,14 @@ impl Service {
         self.spec.kind == LOAD_BALANCER
     }
 
-    /// It wants one from us.
+    /// Whether the Service wants a load balancer from us.
     pub fn wants_load_balancer(&self) -> bool {
         self.left_alone.is_none()
             && self.is_of_type_load_balancer()
             && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// As a cloud sees it.
+    /// Returns the Service as a cloud provider sees it.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;
@@ -270,26 +275,28 @@ impl Service {
     }
 }
 
-/// Services as they were listed, and by what the same answer is known again.
+/// The Services of a list, and the print by which an equal answer is recognized.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<Service>>>,
     print: Print,
 }
 
-/// The Services of a list while the list is read: each is cut to what is kept of it at once.
+/// The Services of a list while the list is read. Each Service is cut to what is kept of it as soon as it is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
-    /// The last list, by UID. A Service that is equal there is kept once: reading the same list again takes no room.
+    /// The Services of the last list, by UID. A Service that is equal to its predecessor shares memory with it, so that
+    /// reading an unchanged list again takes no room.
     known: &'a HashMap<&'a str, &'a Arc<Service>>,
     services: Vec<Arc<Service>>,
     budget: Budget,
-    /// How many Services the pages before this one had.
+    /// How many Services the pages before the current page had.
     before_page: usize,
 }
 
 impl Collected<'_> {
-    /// Each try of a page begins with what the pages before had.
+    /// Drops what an earlier try of the same page has added, so that each try begins
+    /// with the Services of the pages before it.
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
         self.budget.forget_from(self.before_page);
@@ -305,12 +312,13 @@ impl Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // A write rests on the Service as it is read alone, with all of them.
+            // A write is based on a later read of this Service alone, which has all
+            // finalizers. Here only ours is needed.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
             }
-            // Which limit, is known when all Services were counted.
+            // Which of the limits the Service is above is known only after all Services were counted: `end` sets it.
             service.above = Some(Above::Total);
         }
     }
@@ -327,7 +335,7 @@ impl Collected<'_> {
         }
     }
 
-    /// The Services, and what a decision about one of them needs from now on.
+    /// Returns the Services, and the part of the budget that decisions about a single Service need from now on.
     fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -341,12 +349,12 @@ impl Collected<'_> {
     }
 }
 
-/// Reads a page of Services into what is collected, one by one. The value: the token of the next page, or why the answer
-/// is no page.
+/// Reads a page of Services one by one into the collected Services. The value is the token of the next page, or the
+/// reason why the answer is no page. It is `None` when the answer is null.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 
-/// The items of the page.
+/// The items of a page of Services.
 struct ServiceItems<'a, 'b>(&'a RefCell<Collected<'b>>);
 
 impl Parse for ServicePage<'_, '_> {
@@ -422,7 +430,7 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Applies the limits to Services that are no cluster's: the first come first.
+/// Marks the Services of manifests that are above a limit. An earlier Service counts as the older one.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();
@@ -438,7 +446,8 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
 }
 
 impl Client {
-    /// All Services of type LoadBalancer: complete, or an error. Where they are as they were, it is the same list.
+    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. Unchanged Services come
+    /// back in the same allocation as in `known`.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,
@@ -477,7 +486,7 @@ impl Client {
         Ok(ServiceList { items, print })
     }
 
-    /// One Service as it is now; none when there is none of this name.
+    /// Returns a Service as it is now, or `None` when there is no Service of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
         let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
@@ -493,18 +502,18 @@ impl Client {
         Ok(found)
     }
 
-    /// Keeps what is read of a single Service, as its list did.
+    /// Cuts a Service that was read alone in the same way as a Service of the list.
     fn cut(&self, service: &mut Service) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));
     }
 
-    /// Every Service of the cluster, of any type, read from etcd: complete, or an error.
+    /// Returns every Service of the cluster, of any type, read from etcd, or an error when the list is not complete.
     pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, Error> {
         self.services_with("")
     }
 
-    /// Those with labels that a selector takes; an empty one takes all.
+    /// Returns the Services whose labels match the selector. An empty selector matches all Services.
     pub fn services_with(&self, selector: &str) -> Result<Vec<Arc<AnyService>>, Error> {
         let query = match selector {
             "" => String::new(),
@@ -513,7 +522,7 @@ impl Client {
         self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
-    /// Merge-patches metadata and status of a Service; the official role allows no more. The
+    /// Merge-patches metadata and status of a Service, which is all that the official role allows. The
     /// patch must carry `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
@@ -537,7 +546,7 @@ mod tests {
 
     const OURS: &str = "load-balancer.hetzner.cloud";
 
-    /// As an API server answers, with every large thing that a tenant may put there.
+    /// Returns a Service as an API server would answer it, with every large thing that a tenant may put there.
     fn parsed(edit: impl FnOnce(&mut Value)) -> Service {
         let long = "x".repeat(250_000);
         let mut service = json!({

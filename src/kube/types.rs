@@ -1,4 +1,4 @@
-//! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
+//! The few fields of Kubernetes' objects that we use. Everything else is dropped while an answer streams in.
 
 use super::labels::{self, Labels};
 use crate::provider::{Interned, NodeAddress};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The kind of a node in references to it.
 pub const NODE: &str = "Node";
 
-/// `metadata` of an object. Of its annotations those that are read are kept.
+/// The `metadata` of an object. Only annotations that are read are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMeta {
@@ -22,8 +22,8 @@ pub struct ObjectMeta {
     pub name: String,
     #[serde(deserialize_with = "not_empty")]
     pub uid: String,
-    /// A patch that carries an empty one would be a write without a precondition, so an
-    /// object without one is no answer of an API server.
+    /// The version of the object. It is never empty, because a patch with an empty version would be a write without a
+    /// precondition. An object without a version is no answer of an API server.
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     #[serde(default)]
@@ -55,12 +55,12 @@ pub struct NodeSpec {
     pub pod_cidrs: PodCidrs,
 }
 
-/// Where the pods of a node have their addresses: at most one range of IPv4 and one of IPv6. Kept
-/// as it was written, for thousands of nodes have one each.
+/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. They are
+/// kept as they were written, because thousands of nodes have one text each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
-/// A taint, whole: a merge patch replaces the list of them, so nothing of the others may get lost.
+/// A whole taint. A merge patch replaces the list of taints, so nothing of the other taints may get lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -70,7 +70,7 @@ pub struct Taint {
     pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Interned>,
-    /// What a later Kubernetes may add.
+    /// Fields that a later Kubernetes may add.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
@@ -90,23 +90,24 @@ pub struct Condition {
     pub status: Interned,
     #[serde(default)]
     pub reason: Interned,
-    /// When `status` became what it is.
+    /// When `status` got its present value.
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
     pub last_transition_time: Option<Timestamp>,
 }
 
-/// Names an object, e.g. as what an event is about.
+/// A reference to an object, e.g. to the object that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReference {
     pub kind: &'static str,
     pub name: String,
-    /// Empty for objects of the cluster; their events go to `default`.
+    /// The namespace, which is empty for cluster-wide objects. Events about those go to `default`.
     pub namespace: String,
     pub uid: String,
 }
 
 impl ObjectReference {
-    /// `node/worker-1`, `service/default/web`; the kind alone for all objects of it.
+    /// Returns a text like `node/worker-1` or `service/default/web`, or the kind alone when the
+    /// reference means all objects of the kind.
     pub fn for_people(&self) -> String {
         let kind = self.kind.to_lowercase();
         match (self.namespace.as_str(), self.name.as_str()) {
@@ -117,14 +118,14 @@ impl ObjectReference {
     }
 }
 
-/// `metadata` of a list.
+/// The `metadata` of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ListMeta {
     #[serde(default, rename = "continue")]
     pub continue_token: String,
 }
 
-/// One page of a list. `items` must be there: an answer without it is no list.
+/// One page of a list. The field `items` must exist, because an answer without it is no list.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {
@@ -135,11 +136,12 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// A part of a list.
+/// A page of a list, in any of the forms in which lists are read.
 pub(super) trait Page: DeserializeOwned {
     type Item;
 
-    /// Adds its items; answers the `continue` token. The error: why it is no page of a list of that kind.
+    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the
+    /// page is no page of a list of that kind.
     fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
 }
 
@@ -155,8 +157,8 @@ impl<T: DeserializeOwned> Page for ListPage<T> {
     }
 }
 
-/// An item, shared as soon as it is parsed: a growing list moves pointers. (That of serde itself boxes it first, which
-/// costs a megabyte with 5,000 nodes.)
+/// An item of a list, which is put into an `Arc` as soon as it is parsed, so that a growing list moves pointers.
+/// (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
 #[derive(Debug)]
 struct Shared<T>(Arc<T>);
 
@@ -184,23 +186,24 @@ impl Node {
         self.spec.taints.iter().find(|taint| taint.key == key)
     }
 
-    /// One of its conditions, by its type.
+    /// Returns the condition of the node that has this type.
     fn find(&self, kind: &str) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// The status of one of its conditions; none when it has none of that type.
+    /// Returns the status of the condition of this type, or `None` when the node has no such condition.
     pub fn condition(&self, kind: &str) -> Option<&str> {
         self.find(kind).map(|condition| condition.status.as_str())
     }
 
-    /// Is its `Ready` condition `True`? A missing one counts as not.
+    /// Whether the `Ready` condition of the node is `True`. A missing condition counts as not ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready") == Some("True")
     }
 
-    /// Since when it is not ready, by what Kubernetes itself wrote down: its creation where no
-    /// `Ready` condition came yet. None when it is ready, and when it is not known.
+    /// Returns since when the node is not ready, by what Kubernetes itself wrote down. The time is the
+    /// creation of the node when there is no `Ready` condition yet. Returns `None` when the node is
+    /// ready, or when the time is not known.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         match self.find("Ready") {
             _ if self.is_ready() => None,
@@ -215,7 +218,7 @@ impl PodCidrs {
         self.0.is_empty()
     }
 
-    /// Each as a range, or as the text that is none.
+    /// Returns each entry as a range, or as its text when the text is no range.
     pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
         self.0.split(',').filter(|text| !text.is_empty()).map(|text| match text.parse::<IpNet>() {
             Ok(net) => Ok(net.trunc()),
@@ -224,20 +227,22 @@ impl PodCidrs {
     }
 }
 
-/// RFC 3339. Nothing that matters more may be lost for the sake of a time: what is none counts as missing.
+/// Reads a time of RFC 3339. A text that is no time counts as missing, so that nothing
+/// more important is lost because of a time.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Go writes a nil slice or map as `null`.
+/// Reads a value that may be `null`, as which Go writes a nil slice or map.
 pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
 }
 
-/// A list that takes no more room than it needs: a growing one has twice that.
+/// Reads a list into a vector that takes no more room than its items. A vector
+/// that has grown has up to twice that room.
 fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
     let mut list: Vec<T> = null_as_default(d)?;
     list.shrink_to_fit();
@@ -249,7 +254,7 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     Ok(PodCidrs(list.join(",").into()))
 }
 
-/// So many of a list at most, and how many more there were.
+/// The first `N` items of a list at most, and how many more items the list had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {
@@ -258,13 +263,13 @@ pub struct First<T, const N: usize> {
 }
 
 impl<T, const N: usize> First<T, N> {
-    /// There are more `what` than are read; the message.
+    /// Returns a message when the list has more items than are read. `what` names the items.
     pub fn too_many(&self, what: &str) -> Option<String> {
         let count = self.kept.len() + self.left_out;
         (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
 
-    /// Leaves out what does not fulfil this.
+    /// Leaves out the items that do not fulfil `is_kept`.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();
         self.kept.retain(is_kept);
@@ -291,13 +296,13 @@ impl<T, const N: usize> From<Option<Vec<T>>> for First<T, N> {
     }
 }
 
-/// A longer text is cut; it is marked, so that no cut value reads as a valid one.
+/// Reads a text. A text of more than 256 characters is cut and marked, so that no cut value reads as a valid one.
 pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text: String = null_as_default(d)?;
     Ok(crate::text::cut(&text, 256).into_owned())
 }
 
-/// What every object of an API server has.
+/// Reads a text that every object of an API server has. An empty text is an error.
 pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     if text.is_empty() {

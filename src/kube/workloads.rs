@@ -1,5 +1,5 @@
-//! Deployments and DaemonSets: those beside us, for `doctor`; and what the container of one is started with, for a
-//! person's commands may work with the daemon's settings.
+//! Deployments and DaemonSets. `doctor` looks at the workloads beside ours. The flags and variables of a daemon's
+//! container let a person's commands work with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -9,37 +9,38 @@ use serde_json::Value;
 /// A Deployment or DaemonSet that runs pods.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// `deployment/NAME`, `daemonset/NAME`.
+    /// The kind and the name, written as `deployment/NAME` or `daemonset/NAME`.
     pub name: String,
     pub images: Vec<String>,
-    /// Ports that its probes ask at, by number.
+    /// The numbers of the ports that the probes of its containers use.
     pub probed_ports: Vec<u64>,
-    /// How many pods are ready, and how many should be; none: its controller has not said it.
+    /// How many pods are ready, and how many should be. `None` means that the
+    /// workload's controller has not reported it yet.
     pub pods: Option<(u64, u64)>,
 }
 
-/// What a container is started with, as far as the object itself says it.
+/// The flags and variables that a container is started with, as far as the workload object itself contains them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// What comes after the program.
+    /// The words of the command line after the program.
     pub words: Vec<String>,
-    /// Names and values.
+    /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// Variables and flags whose value stands somewhere else, and where, e.g. `a Secret`.
+    /// The variables and flags whose value stands somewhere else, each with the place, e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
-    /// It takes whole ConfigMaps or Secrets for variables, whatever their names are.
+    /// Whether the container imports all variables of some ConfigMap or Secret, whatever their names are.
     pub imports: bool,
 }
 
 const APPS: &str = "apis/apps/v1";
 
-/// How a cloud-controller-manager's container is called.
+/// The beginnings of the names that a container of a cloud-controller-manager has.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
-/// Part of the names of a daemon's workload, container or image.
+/// The texts of which one is part of the name of a daemon's workload or container, or of its image.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
-/// Where a value may come from, and what that is called.
+/// The fields of `valueFrom`, and a name for people of the place that each field points to.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
     ("configMapKeyRef", "a ConfigMap"),
@@ -48,17 +49,17 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 impl Client {
-    /// Deployments and DaemonSets of a namespace, those scaled to nothing left out.
+    /// Returns the Deployments and DaemonSets of a namespace, without those that are scaled to zero.
     pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
         let running = self.running(namespace)?;
         Ok(running.iter().map(workload).collect())
     }
 
-    /// The same, whole, with their resource.
+    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero, each with its resource.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
-            // Without a limit everything comes in one answer; of these there are few.
+            // Without a limit the list comes in one answer. Deployments and DaemonSets are few.
             let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
                 let running = items.into_iter().filter(|one| one["spec"]["replicas"] != 0);
@@ -68,8 +69,8 @@ impl Client {
         Ok(all)
     }
 
-    /// The cloud-controller-managers of a namespace, ours or upstream's: `deployment` or `daemonset`, and the object. An API
-    /// server without these resources has none.
+    /// Returns the cloud-controller-managers of a namespace, ours or upstream's, each as `deployment` or `daemonset`
+    /// and the object. The list is empty when the API server does not have these resources.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -79,7 +80,7 @@ impl Client {
         Ok(daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one)).collect())
     }
 
-    /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.
+    /// Returns a whole object of `apps/v1`, or `None` when the API server itself says that the object does not exist.
     pub fn workload(
         &self,
         plural: &str,
@@ -91,7 +92,8 @@ impl Client {
     }
 }
 
-/// By its own name, or that of a container or its image.
+/// Whether the workload runs a cloud-controller-manager, judged by its own name and by
+/// the names and images of its containers.
 fn is_daemon(workload: &Value) -> bool {
     let names = containers(workload).iter();
     let names = names.flat_map(|one| [text(&one["name"]), text(&one["image"])]);
@@ -106,7 +108,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
         "daemonsets" => status["desiredNumberScheduled"].as_u64(),
         _ => status["observedGeneration"].as_u64().and(spec["replicas"].as_u64()),
     };
-    // Zero is left out.
+    // Kubernetes leaves the field out when no pod is ready.
     let ready = ["readyReplicas", "numberReady"].iter().find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
@@ -126,7 +128,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     workload
 }
 
-/// A probe may name one of the container's ports.
+/// Returns the number of a probe's port. The probe may instead name one of the container's ports.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),
@@ -141,7 +143,7 @@ fn containers(workload: &Value) -> &[Value] {
     items(&workload["spec"]["template"]["spec"]["containers"])
 }
 
-/// The one that runs a cloud-controller-manager; the error says why none is taken.
+/// Returns the container that runs a cloud-controller-manager. The error says why no container could be chosen.
 pub fn container(workload: &Value) -> Result<Container, String> {
     let all = containers(workload);
     let name = |one: &Value| text(&one["name"]).to_owned();
@@ -175,7 +177,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
 impl Container {
     fn variable(&mut self, variable: &Value) {
         let name = text(&variable["name"]).to_owned();
-        // The last of a name counts.
+        // The last variable of a name counts.
         self.variables.retain(|(other, _)| *other != name);
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];
@@ -200,8 +202,8 @@ impl Container {
         }
     }
 
-    /// With the values of variables for `$(NAME)`, as the kubelet does it; the error, where it names what stands in
-    /// another place, or has a `$$`.
+    /// Replaces `$(NAME)` by the values of the variables, as the kubelet does. Returns an error when the text names a
+    /// variable whose value stands in another place, or contains `$$`.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

@@ -1,4 +1,5 @@
-//! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
+//! Turns a context of a kubeconfig into the way to reach its cluster as its user. Every
+//! field is either used or refused by name.
 
 use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
@@ -16,44 +17,46 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may take: so short that a thread that waits for one does not count as dead.
+/// How long a credential plugin may run. The limit is so short that a thread that
+/// waits for a plugin does not count as dead.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the settings and the environment name.
+/// The sources of the configuration that the settings and the environment name.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
+    /// The files of `--kubeconfig`, or else of `$KUBECONFIG`. The files are merged, and the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// `--context`.
+    /// The value of `--context`.
     pub context: Option<String>,
-    /// `--master`: another address than the one that the rest names.
+    /// The value of `--master`: an address that replaces the one of the kubeconfig or the pod.
     pub master: Option<String>,
-    /// `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
     pub service: Option<(String, String)>,
-    /// `$HOME`.
+    /// The value of `$HOME`.
     pub home: Option<PathBuf>,
-    /// What a test makes of [`EXEC_TIME_LIMIT`].
+    /// The value that a test uses instead of [`EXEC_TIME_LIMIT`].
     pub exec_time_limit: Option<Duration>,
 }
 
-/// Everything a client needs.
+/// Everything that a client needs to reach a cluster.
 pub struct Access {
-    /// Scheme, host and port, no trailing slash.
+    /// The scheme, host and port of the API server, without a trailing slash.
     pub server: String,
     pub tls: TlsSource,
-    /// `proxy-url`, used whatever the environment names. None: the environment decides.
+    /// The proxy of `proxy-url`, which is used whatever the environment names.
+    /// `None` means that the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// Of objects that are named without one: that of the context.
+    /// The namespace of the context, for objects that are named without a namespace.
     pub namespace: Option<String>,
-    /// Where this comes from, for people.
+    /// The source of the configuration, for people.
     pub origin: String,
-    /// Where the address stands, for people.
+    /// The place where the server's address is set, for people.
     pub named_by: String,
 }
 
 impl Access {
-    /// To a server that wants none.
+    /// Returns the access to a server that wants no credentials.
     pub fn without_credentials(server: &str) -> Access {
         Access {
             server: server.to_owned(),
@@ -66,7 +69,8 @@ impl Access {
         }
     }
 
-    /// Are credentials read on the way? To a proxy on another machine, this machine is itself.
+    /// Whether somebody on the way can read the credentials. A proxy on another machine reaches even a
+    /// server on this machine over the network.
     pub fn is_unencrypted(&self) -> bool {
         let scheme = self.server.split("://").next().unwrap_or_default();
         let proxy = self.proxy.as_ref();
@@ -75,10 +79,11 @@ impl Access {
     }
 }
 
-/// The extension that is for credential plugins.
+/// The name of the extension of a cluster that is meant for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// `paths` are those of the options, or what stands for them.
+/// Reads the kubeconfig and returns how to reach the cluster of its context. `paths` are the
+/// files of the options, or the default file.
 pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, String> {
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
@@ -168,7 +173,7 @@ fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
     }
 }
 
-/// `Cluster` of client.authentication.k8s.io: what a credential plugin may want to know.
+/// Returns the `Cluster` of client.authentication.k8s.io, which tells a credential plugin about the cluster.
 fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
     let fields = &cluster.fields;
     let pem = authority(cluster)?.map(|pem| STANDARD.encode(pem.bytes));
@@ -198,8 +203,9 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     })
 }
 
-/// What every call is authenticated with. One way alone counts, as in kubectl: a token, a name with a password, or else
-/// a client certificate, or else a plugin. A plugin may ask for the cluster, and has so much time.
+/// Returns what every call is authenticated with. Only one way counts, as in kubectl: a token, or a user
+/// name with a password, or else a client certificate, or else a plugin. A plugin may ask for the
+/// cluster's data, and its run time is limited.
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,
@@ -243,7 +249,7 @@ fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
     }
 }
 
-/// A token's file wins over the token itself, as in kubectl.
+/// Returns the user's token. The file of a token wins over an inline token, as in kubectl.
 fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);

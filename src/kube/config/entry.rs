@@ -1,6 +1,6 @@
-//! What a kubeconfig may hold: one cluster, context or user, as types; errors name the file, the entry and the field.
+//! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats a value: it may be a secret, or become one when a line is missing.
+//! No message repeats a value, because the value may be a secret, or become one when a line is missing.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;
@@ -12,16 +12,17 @@ use serde_yaml::{Mapping, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An authority's bundle has some hundred kilobytes at most.
+/// The largest PEM file that is read, in bytes. The bundle of an authority has some hundred kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
-/// As many letters and digits in a row are no name that people give.
+/// How many letters and digits in a row make a text look like a secret. People give no such names.
 const SECRET_CHARACTERS: usize = 32;
 
-/// So many are enough when capitals, small letters and digits are mixed.
+/// How many letters and digits in a row make a text look like a secret when
+/// capitals, small letters and digits are mixed.
 const MIXED_CHARACTERS: usize = 16;
 
-/// `contexts[].context`. Empty fields count as missing, here and below.
+/// The fields of `contexts[].context`. Empty fields count as missing, here and in the types below.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Context {
@@ -32,7 +33,7 @@ pub(super) struct Context {
     _extensions: Option<Value>,
 }
 
-/// `clusters[].cluster`.
+/// The fields of `clusters[].cluster`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Cluster {
@@ -43,14 +44,14 @@ pub(super) struct Cluster {
     pub(super) insecure_skip_tls_verify: bool,
     pub(super) tls_server_name: Option<String>,
     pub(super) proxy_url: Option<String>,
-    /// Without effect here, but for credential plugins: nothing is compressed.
+    /// Whether compression is off. Nothing is compressed here, so the field only matters to credential plugins.
     #[serde(default)]
     pub(super) disable_compression: bool,
-    /// Other programs' notes; one of them is for credential plugins.
+    /// Notes of other programs. One extension is for credential plugins.
     pub(super) extensions: Option<Value>,
 }
 
-/// `users[].user`.
+/// The fields of `users[].user`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct User {
@@ -68,7 +69,7 @@ pub(super) struct User {
     _extensions: Option<Value>,
 }
 
-/// `exec` of a user.
+/// The fields of `exec` of a user.
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exec {
@@ -92,22 +93,24 @@ pub(super) struct Variable {
     pub(super) value: String,
 }
 
-/// Others point to it by name. Relative paths in it are relative to its file.
+/// An entry of a kubeconfig, to which other entries point by its name. Relative
+/// paths in an entry are relative to its file.
 #[derive(Clone)]
 pub(super) struct Entry<T> {
-    /// `cluster`, `context` or `user`.
+    /// The kind of the entry: `cluster`, `context` or `user`.
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) fields: T,
 }
 
-/// Fields by their types; the error: a field, and what is wrong with it. What we can't honour is an error, never
-/// silently left out: it was set to make a connection safe, or is a slip in the name of one that was.
+/// Reads the fields of an entry by their types. The error is a field, and what is wrong with the field. A field
+/// that cannot be honoured is an error and is never silently left out: it was set to make a connection safe, or its
+/// name is a misspelling of such a field.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
-    // Each alone: the parser does not name the field of an error.
+    // Each field is parsed alone because the parser's error does not name the field.
     for (key, value) in &set {
         let alone = Mapping::from_iter([(key.clone(), value.clone())]);
         if let Err(error) = serde_yaml::from_value::<T>(alone.into()) {
@@ -132,7 +135,8 @@ impl<T> Entry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// What the field `…-data` holds, else the file that the field itself names; none when neither is set.
+    /// Returns the content of the field `…-data`, or else of the file that the field itself names.
+    /// Returns `None` when neither field is set.
     pub(super) fn pem(
         &self,
         field: &str,
@@ -164,7 +168,8 @@ impl<T> Entry<T> {
         }
     }
 
-    /// A field names a file that does not exist. It is not repeated: it may be the secret itself.
+    /// Returns the error for a field that names a file that does not exist. The message does not repeat the value of
+    /// the field, because the value may be the secret itself.
     pub(super) fn no_file(&self, field: &str, instead: &str) -> String {
         self.error(
             field,
@@ -175,13 +180,14 @@ impl<T> Entry<T> {
         )
     }
 
-    /// A path relative to the file that names it.
+    /// Returns the path of a field, which is relative to the kubeconfig that contains the field.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }
 }
 
-/// Is a row of letters and digits in it that people do not write? Then it may be a token, a password or base64.
+/// Whether the text has a row of letters and digits that people do not write. Such a
+/// text may be a token, a password or base64.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
@@ -192,7 +198,7 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     })
 }
 
-/// A name in quotes; what can't be one is not repeated.
+/// Returns a name in quotes. A text that looks like a secret is not repeated.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }
@@ -207,7 +213,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
 }
 
-/// What the parser says, without the values that it did not expect: they may be secrets.
+/// Returns the parser's message without the values that the parser did not expect, because they may be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
@@ -221,7 +227,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // A number or a boolean: `0123` would come back as `83`.
+            // The value may be a number or a boolean. Such a value cannot be taken as text,
+            // because YAML turns `0123` into `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

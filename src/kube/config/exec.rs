@@ -1,7 +1,8 @@
-//! `exec` of a user: a program that prints a token or a client certificate (client.authentication.k8s.io).
+//! Credential plugins: the `exec` of a user names a program that prints a token or
+//! a client certificate (client.authentication.k8s.io).
 //!
-//! It is run when a call needs credentials and there are none, shortly before those there are end, and once after
-//! each 401. Threads share one run, and clients of the same process one plugin.
+//! The program runs when a call needs credentials and there are none, shortly before the current credentials end, and
+//! once after each 401. Threads share one run, and the clients of a process share one plugin.
 
 use super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
 use crate::http::{self, Identity, Issuer, Pem, Secret};
@@ -20,20 +21,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
+/// How long before their end credentials are renewed. A tenth of their life counts instead when that is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has just failed is not asked again by every thread; soon enough for a Lease to be renewed. By the
-/// machine's time.
+/// How long a program that has failed is not run again, by the machine's time. The pause keeps every thread from asking
+/// the program again, and is short enough for a Lease to be renewed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// A program, and what it gave us last.
+/// A credential plugin: a program, and the credentials that it printed last.
 pub(super) struct Plugin {
-    /// For messages: file, user and field.
+    /// The file, user and field of the plugin, for messages.
     place: String,
     program: Program,
     time_limit: Duration,
-    /// Locked while the program runs.
+    /// The lock is held while the program runs.
     held: Mutex<Held>,
 }
 
@@ -48,17 +49,17 @@ struct Held {
 #[derive(Clone)]
 struct Credentials {
     issued: http::Credentials,
-    /// Renewed from then on; none: when they are refused.
+    /// When the credentials are due to be renewed. `None` means that they are renewed only after they are refused.
     renew_at: Option<Timestamp>,
-    /// Not used after that.
+    /// When the credentials end. They are not used afterwards.
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process: the clients of one daemon ask one program.
+/// The plugins of this process. All clients of a daemon share one plugin and therefore one program.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// The user's, if it has one. It is looked for, but not run.
+    /// Returns the plugin of the user, if the user has one. The program is searched for, but not run.
     pub(super) fn of(
         user: &Entry<User>,
         cluster_info: impl FnOnce() -> Result<Value, String>,
@@ -75,7 +76,7 @@ impl Plugin {
         }))
     }
 
-    /// The one that is in use already, if there is such a one.
+    /// Returns the equal plugin that is in use already, or else this plugin.
     pub(super) fn shared(self) -> Arc<dyn Issuer> {
         let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
@@ -90,7 +91,7 @@ impl Plugin {
         })
     }
 
-    /// Runs the program and keeps what it says.
+    /// Runs the program and keeps the credentials or the failure.
     fn run(&self, held: &mut Held) {
         let printed = self.program.run(self.time_limit);
         held.runs += 1;
@@ -113,7 +114,7 @@ impl Plugin {
 }
 
 impl Held {
-    /// What is good at `now`, and whether it should be renewed.
+    /// Returns the credentials that have not ended at `now`, and whether they are due to be renewed.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -121,21 +122,21 @@ impl Held {
             .then(|| (credentials.issued.clone(), is_past(credentials.renew_at)))
     }
 
-    /// The failure of a moment ago.
+    /// Returns the failure that is younger than [`PAUSE_AFTER_FAILURE`].
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
         (clock::took(*at) < PAUSE_AFTER_FAILURE).then_some(why)
     }
 }
 
-/// How long before this end to begin.
+/// Returns how long before their end the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
 }
 
 impl Issuer for Plugin {
-    /// From memory as long as that is good.
+    /// Returns credentials from memory as long as they are not due to be renewed.
     fn current(&self) -> Result<http::Credentials, String> {
         let mut held = lock(&self.held);
         let is_due = held.good(clock::timestamp()).is_none_or(|(_, is_due)| is_due);
@@ -151,7 +152,7 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Others are asked for, unless that was done since.
+    /// Runs the program again, unless the refused credentials were replaced already.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
@@ -164,7 +165,7 @@ impl Issuer for Plugin {
     }
 }
 
-/// What a plugin prints.
+/// The object that a plugin prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExecCredential {
@@ -183,8 +184,8 @@ struct Status {
     expiration_timestamp: Option<String>,
 }
 
-/// Number, token and certificate, and their end. The error is for people, and repeats nothing of a field that may be
-/// secret.
+/// Returns the credentials with their number, and when they end. The error is for people, and repeats
+/// nothing of a field that may be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -236,12 +237,12 @@ fn parse(
     Ok((issued, end.flatten()))
 }
 
-/// None: never.
+/// Returns when credentials end. `None` means that they never end.
 fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
-        // The library knows the year 9999 but for its last days, and programs that mean "never" write just these.
+        // The library cannot parse the last days of the year 9999, and programs that mean "never" write just these.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not a time of RFC 3339".to_owned()),
     }
@@ -250,25 +251,25 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// Credentials have some kilobytes.
+/// How much of a program's output is read at most, in bytes. Credentials have some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// The pause between two looks at the plugin: whether it has ended or printed something. It is the machine's time.
+/// The pause between two checks of whether the plugin has ended or printed something, by the machine's time.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a pipe holds on Linux.
+/// The capacity of a pipe on Linux, in bytes.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// What to run, and how.
+/// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// As it is written in the kubeconfig, for messages.
+    /// The program's name as the kubeconfig has it, for messages.
     name: String,
     path: PathBuf,
     exec: Exec,
-    /// `KUBERNETES_EXEC_INFO`.
+    /// The value of the variable `KUBERNETES_EXEC_INFO`.
     info: String,
-    /// The `apiVersion` that it has to answer with.
+    /// The `apiVersion` that the program's answer must have.
     pub(super) version: &'static str,
 }
 
@@ -302,7 +303,7 @@ impl Program {
         Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
-    /// What it printed on its standard output. The error is for people.
+    /// Runs the program and returns what it printed on its standard output. The error is for people.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
         let name = &self.name;
         let variables = self.exec.env.iter();
@@ -315,22 +316,24 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // It may hold a secret: a person at a terminal reads it, and no log keeps it.
+            // The standard error may hold a secret. A person at a terminal reads it, and no log keeps it.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
-            // A group of its own: what it has started itself is ended with it.
+            // The program gets a process group of its own, so that the processes that it starts are ended with it.
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
         let begun = clock::now();
-        // A pipe that can only be waited for is none.
+        // A pipe that cannot be made non-blocking is not read.
         let mut pipe = child.stdout.take();
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // It is read meanwhile, so that it does not wait for us to read. Its end counts, and not that of the pipe: a
-        // child that it left behind may hold it open for ever.
+        // The pipe is read while the program runs, so that the program does not wait for us to read. The
+        // end of the program counts, not the end of the pipe, because a child that the program left
+        // behind may hold the pipe open for ever.
         let status = loop {
-            // Checked before the reading: what it printed before its end is in the pipe by then.
+            // The status is checked before the pipe is read: everything that the program printed
+            // before its end is in the pipe by then.
             let status = child.try_wait();
             let read = pipe.as_mut().map(|pipe| pipe.read(&mut buffer));
             let count = read.and_then(Result::ok).unwrap_or(0);
@@ -364,14 +367,14 @@ impl Program {
     }
 }
 
-/// The program, and whatever it has started and did not make a group of its own.
+/// Ends the program, and every process that it has started and that has not made a group of its own.
 #[allow(unsafe_code)]
 fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
         return;
     };
-    // Safety: kill has no preconditions. The program was not waited for yet, so the number is
-    // its own and its group's.
+    // Safety: `kill` has no preconditions. The program was not waited for yet, so the number still
+    // belongs to the program and its group.
     unsafe {
         libc::kill(-group, libc::SIGKILL);
     }
@@ -386,7 +389,7 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// There is never a standard input.
+/// Returns an error when the program needs a standard input, because programs never get a standard input here.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),
@@ -400,7 +403,7 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     }
 }
 
-/// A name alone is looked for in `$PATH`; a path is relative to the kubeconfig.
+/// Returns the path of a program. A name alone is searched for in `$PATH`; a path is relative to the kubeconfig.
 fn find(user: &Entry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {
@@ -411,7 +414,7 @@ fn find(user: &Entry<User>, command: &str) -> Result<PathBuf, String> {
             false => Err(format!("{name}: there is no such program; correct the path")),
         };
     }
-    // A relative folder in $PATH is wherever we happen to be: nothing is run from there.
+    // A relative folder in `$PATH` depends on the current folder, so nothing is run from there.
     let search = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&search)
         .filter(|folder| folder.is_absolute())

@@ -1,4 +1,4 @@
-//! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
+//! The files of a kubeconfig. They are read with limits and then merged: the first file that sets a value wins.
 
 use super::entry::{Entry, explained, shown, typed};
 use crate::http::read_file;
@@ -9,10 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Mapping;
 use std::path::{Path, PathBuf};
 
-/// A kubeconfig is a few kilobytes; one with inline certificates some tens.
+/// The largest kubeconfig that is read, in bytes. A usual kubeconfig has a few kilobytes, or some tens
+/// of kilobytes with inline certificates.
 const LIMIT_BYTES: u64 = 16 << 20;
 
-/// One file.
+/// The content of one file of a kubeconfig.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a kubeconfig with clusters, contexts and users")]
 struct File {
@@ -22,7 +23,7 @@ struct File {
     users: Option<Vec<Named>>,
 }
 
-/// An item of a list: its fields are under the name of its kind.
+/// An item of a list of a kubeconfig. Its fields are under the name of its kind.
 #[derive(Deserialize)]
 #[serde(expecting = "an entry with a name and its fields")]
 struct Named {
@@ -31,16 +32,16 @@ struct Named {
     fields: Option<Mapping>,
 }
 
-/// All files together.
+/// The content of all files of a kubeconfig, merged.
 #[derive(Default)]
 pub(super) struct Merged {
-    /// Its name, and the file that says so.
+    /// The name of the current context, and the file that names it.
     pub(super) current_context: Option<(String, PathBuf)>,
     entries: Vec<Entry<Mapping>>,
 }
 
-/// Reads the files. Of several some may be missing or empty, as kubectl has it; a single one must
-/// say something.
+/// Reads the files. When there are several files, some may be missing or empty, as in
+/// kubectl. A single file must have content.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     let mut merged = Merged::default();
     let mut empty = None;
@@ -69,13 +70,13 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     Ok(merged)
 }
 
-/// The files, for people.
+/// Returns the paths as one text, for people.
 pub(super) fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Merged {
-    /// The entry of that name, its fields by their types; `wanted_by` says who asked for it.
+    /// Returns the entry of that name, with its fields by their types. `wanted_by` says who asked for the entry.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -90,7 +91,7 @@ impl Merged {
         Ok(entry.with(fields))
     }
 
-    /// Which ones there are, for people.
+    /// Returns which entries of a kind exist, for people.
     pub(super) fn names(&self, kind: &str) -> String {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
@@ -142,13 +143,13 @@ fn error(path: &Path, why: impl std::fmt::Display) -> String {
     format!("kubeconfig {}: {why}", path.display())
 }
 
-/// None: it says nothing.
+/// Reads and parses a file. Returns `None` when the file has no content.
 fn parse(path: &Path) -> Result<Option<File>, String> {
     let bytes = read_file(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
-    // The parser takes a byte order mark for a document of its own.
+    // The parser takes a byte order mark for a document of its own, so the mark is cut off.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     serde_yaml::from_str(text).map_err(|why| error(path, explained(&why)))
 }

@@ -1,4 +1,5 @@
-//! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
+//! Decides how the API server is reached. The sources are `--kubeconfig`, `$KUBECONFIG`, the in-cluster service
+//! account and `~/.kube/config`, in this order.
 
 mod context;
 mod entry;
@@ -13,7 +14,7 @@ use entry::shown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads what is there and says how to reach the cluster. No call is made.
+/// Reads the configuration and returns how to reach the cluster. No call is made.
 pub fn load(options: &Options) -> Result<Access, String> {
     let context = options.context.as_deref();
     let mut access = if !options.kubeconfig.is_empty() {
@@ -32,7 +33,7 @@ pub fn load(options: &Options) -> Result<Access, String> {
     Ok(access)
 }
 
-/// The names of all contexts of the kubeconfig.
+/// Returns the names of all contexts of the kubeconfig.
 pub fn contexts(options: &Options) -> Result<Vec<String>, String> {
     let paths = match options.kubeconfig.as_slice() {
         [] => &Vec::from_iter(default_path(options)),
@@ -45,7 +46,8 @@ fn default_path(options: &Options) -> Option<PathBuf> {
     options.home.as_ref().map(|home| home.join(".kube/config"))
 }
 
-/// Without a flag, a variable or a pod: the file that kubectl reads, or an address alone.
+/// Returns the access when neither a flag, a variable nor a pod names a cluster: from the file that kubectl reads by
+/// default, or with the address of `--master` alone.
 fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String> {
     if let Some(path) = default_path(options).filter(|path| path.exists()) {
         return context::load(&[path], options);
@@ -60,7 +62,8 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
     ))
 }
 
-/// `--context` names a certain cluster: no other one may be used instead.
+/// Returns an error when `--context` is set, because `--context` names a certain
+/// cluster and no other one may be used instead.
 fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
@@ -72,13 +75,13 @@ fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     }
 }
 
-/// In a pod, where Kubernetes mounts `ca.crt`, `token` and `namespace`.
+/// The folder of a pod in which Kubernetes mounts `ca.crt`, `token` and `namespace`.
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The CAs of one cluster.
+/// The largest file with the CAs of a cluster that is read, in bytes.
 const CA_LIMIT_BYTES: u64 = 4 << 20;
 
-/// In a pod: its service account.
+/// Returns how a pod reaches the API server with its service account.
 fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
     let ca_path = mount.join("ca.crt");
     let tls = tls_of(&ca_path)?;
@@ -119,7 +122,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
-    /// As the kubelet does it: a link to the folder of both files is renamed over the old one.
+    /// Mounts a service account as the kubelet does: a link to the folder of both files is renamed over the old link.
     fn mount(folder: &Path, version: &str, authority: &Authority, token: &str) {
         let files = folder.join(version);
         fs::create_dir(&files).unwrap();
@@ -154,7 +157,7 @@ mod tests {
             std::sync::Arc::new(crate::provider::OpenGate),
         );
         assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
-        // Another token, and a server whose certificate is of another authority.
+        // The token changes, and the server gets a certificate of another authority.
         let authority = Authority::new("another").unwrap();
         let server = authority.server(&[&host], Validity::Now).unwrap();
         sandbox.cluster().add_token("ccm", "another-token");
