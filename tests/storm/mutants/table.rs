@@ -140,8 +140,8 @@ pub const MUTANTS: &[Mutant] = &[
         "let Some((guard, id)) = self.guard.take().zip(self.id) else {",
         "let Some((guard, id)) = self.guard.take().zip(self.id).filter(|_| !$ON) else {"),
     fault("targets are removed before those that come instead are added", "src/hetzner/load_balancers/diff/targets.rs",
-        "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));\n",
-        "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
+        "steps.extend(turned.into_iter().flat_map(remove_and_add));\n",
+        "steps.extend(turned.into_iter().flat_map(remove_and_add));
         if $ON {
             steps.sort_by_key(|(action, _)| *action == Action::AddTarget);
         }\n"),
