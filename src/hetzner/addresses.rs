@@ -284,7 +284,7 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     }
 }
 
-/// Whether this is a unicast address according to Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager asks.
+/// Whether this is a unicast address by the rule of Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager uses.
 /// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv6
 /// addresses that only wrap an IPv4 address.
 fn is_unicast(ip: &IpAddr) -> bool {

@@ -12,7 +12,7 @@ pub(super) struct Failed {
     pub(super) code: Option<Code>,
 }
 
-/// The API's error code with its details, on which the callers decide.
+/// The API's error code with its details, from which callers decide what to do.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) code: String,

@@ -86,7 +86,7 @@ pub struct Hetzner {
     load_balancers: Arc<load_balancers::Defaults>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// `None` when the credentials are not set.
+    /// The client of the Robot web service, or `None` when the credentials are not set.
     robot: Option<Robot>,
 }
 
@@ -163,7 +163,7 @@ impl Hetzner {
 
 impl Hetzner {
     /// Returns a snapshot by which manifests are checked without a cluster, as if the project had no load balancer.
-    /// With `reads`, the resources that the Services name are read; otherwise every name counts as right.
+    /// With `reads`, the resources that the Services name are read; otherwise every name is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],

@@ -81,7 +81,7 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
     }
 }
 
-/// Returns the IDs or names of certificates.
+/// Parses a list of IDs or names of certificates.
 pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
@@ -89,7 +89,7 @@ pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
 /// The highest length of the name of a Secret.
 const SECRET_NAME: usize = 253;
 
-/// Returns the names of Secrets.
+/// Parses a list of names of Secrets.
 pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {

@@ -67,7 +67,7 @@ pub struct Monthly {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Deprecation {
-    /// A time in RFC 3339.
+    /// The time after which the type is not available any more, in RFC 3339.
     pub unavailable_after: String,
 }
 
@@ -222,7 +222,8 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// The result of one port's health checks of one target. Thousands of results have the same few words.
+/// The result of one port's health checks of one target. The texts are interned, because they are the
+/// same in thousands of results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
@@ -264,8 +265,8 @@ impl PrimaryIp {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP that a text names by ID, name or address. When a text names
-    /// several, the ID counts first, then the name.
+    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, the one
+    /// with this ID is returned, or else the one with this name.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,

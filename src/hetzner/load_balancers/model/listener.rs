@@ -27,7 +27,8 @@ pub(crate) enum Part {
     /// The fields that only `https` ports have.
     Https,
     Check,
-    /// The part that only a health check by `http` has. A check over TLS is `http` with `tls`.
+    /// The part that only a health check by HTTP has. A health check by HTTPS has the protocol
+    /// `http` and the field `tls`.
     HttpCheck,
 }
 
@@ -128,8 +129,8 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the value as people read it. Equal texts mean equal values. Returns `None` when the protocol has no such
-    /// field, or when the API chooses the value.
+    /// Returns the value as text for people. Equal texts mean equal values. Returns `None` when the protocol has no
+    /// such field, or when the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;
