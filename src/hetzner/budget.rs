@@ -7,8 +7,8 @@ use crate::provider::{Error, ErrorKind, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The returned
-/// text becomes part of messages, and says what waits when less remains.
+/// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The
+/// returned text becomes part of messages, and says what waits when less remains.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),

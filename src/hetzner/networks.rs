@@ -166,9 +166,9 @@ struct Attachment {
     network_name: String,
 }
 
-/// Checks that this machine is attached to the Network. When the metadata service does not say this, a
-/// warning is logged and the check succeeds: all work is done through the two APIs, and the check only finds
-/// a mistake in the settings.
+/// Checks that this machine is attached to the Network. When the metadata service cannot be asked, a warning
+/// is logged and the check succeeds: all work is done through the two APIs, and the check only finds a mistake in the
+/// settings of this program.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),

@@ -1,6 +1,6 @@
 //! The budget of calls to the Robot web service. The budget is smaller than Robot's own limits, so that other
-//! programs that share these limits, such as an installer, keep working. No call is made while Robot reports that
-//! its rate limit is used up.
+//! programs that share these limits, such as an installer or a person's script, keep working. No call is made while
+//! Robot reports that its rate limit is used up.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};

@@ -85,7 +85,7 @@ impl Login {
         }
     }
 
-    /// Returns the time until which no login is tried.
+    /// Returns the time until which no login is tried, or `None` when a login may be tried now.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);

@@ -80,8 +80,7 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: Call) -> Result<T, Failed> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // The login is checked first, so that a call that is not sent, because no login may be
-        // sent, does not use the budget.
+        // The login is checked first, so that no budget is used when the login must not be sent.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             Failed::from(Error::new(ErrorKind::Unauthorized, why))

@@ -120,7 +120,7 @@ impl Port {
     }
 }
 
-/// Reads one port's annotations into its fields.
+/// Reads the annotations for one port into the fields of this port.
 struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'a>,
@@ -268,7 +268,7 @@ fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
     ONLY_WITH.into_iter().filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
 }
 
-/// Reports the annotations that have no effect, because no port has the part that they need.
+/// Reports the annotations that have no effect, because no port has the protocol or the health check that they need.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     if ports.is_empty() {
         return;
@@ -506,8 +506,8 @@ impl PortReader<'_, '_> {
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns the port of kube-proxy when the health check asks kube-proxy. An
-    /// annotation that describes another check wins.
+    /// Returns the port of kube-proxy when the health check asks kube-proxy. When the traffic policy or an annotation
+    /// describes another check, that check is used instead.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {

@@ -32,7 +32,7 @@ const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
-/// How many names are tried for one upload. A name is taken when a tenant has ordered a managed certificate under the
+/// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed certificate under the
 /// name, or when the labels of a certificate with the name were removed.
 const NAMES_AT_MOST: usize = 10;
 

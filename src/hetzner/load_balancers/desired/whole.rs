@@ -111,9 +111,9 @@ pub(crate) enum Machine {
 /// addresses that are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries have `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer,
-    /// so that kube-proxy sends no traffic for another owner's port to this Service. A port with the PROXY
-    /// protocol also gives the entries this mode.
+    /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the
+    /// load balancer, so that kube-proxy sends no traffic for another owner's port to this Service. A port with the
+    /// PROXY protocol also gives the entries this mode.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,

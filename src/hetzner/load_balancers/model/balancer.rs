@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct LoadBalancer {
     pub id: u64,
     pub name: String,
-    /// When the load balancer was created, or `None` when this is not known.
+    /// The time at which the load balancer was created, or `None` when this time is not known.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
     /// The labels. An answer without `labels`, `protection`, `services` or `targets` is an error: a load balancer

@@ -14,7 +14,7 @@ pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// The fields as the API writes them. The API chooses the value of a field that is not here.
+    /// The fields as the API writes them. The API chooses the value of a field that is missing from this map.
     fields: BTreeMap<PortField, Value>,
 }
 
@@ -100,8 +100,8 @@ macro_rules! port_fields {
     };
 }
 
-// The columns are the name in messages, the part of the API's document, the name
-// in that part, and the type of the values.
+// The columns are the field's name in messages, the part of the API's document that has the field, the field's key in
+// this part, and the type of the field's values.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
     DestinationPort: "destination port", Port, "destination_port", Number;
