@@ -50,7 +50,7 @@ impl Login {
         Login { user, password, state: Mutex::default() }
     }
 
-    /// Notes that the credentials that were sent last were accepted.
+    /// Records that the credentials that were sent last were accepted.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);

@@ -30,9 +30,9 @@ pub(crate) struct AnnotationParser<'a> {
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     is_shared: bool,
-    /// The problems with what these Services want of the whole load balancer.
+    /// The problems with the desired state of the whole load balancer, when several Services share it.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice about a problem that does not say what to do.
+    /// The advice that belongs to one of the problems, when the problem itself does not say what to do.
     pub(crate) fix: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Deciders<'a, 'b> {
 /// The name of an annotation, and the listen port when the value is for one port only. This port is always a TCP port.
 type Place = (&'static str, Option<u16>);
 
-/// An annotation that the Service has and that this program knows.
+/// An annotation of the Service that this program reads.
 struct Set<'a> {
     key: Cow<'a, str>,
     value: &'a str,
@@ -78,8 +78,8 @@ impl<'a> AnnotationParser<'a> {
         parser
     }
 
-    /// Returns the value for a port, or for the whole load balancer when `port`
-    /// is `None`. Empty texts count as not set.
+    /// Returns the value for a port, or for the whole load balancer when `port` is `None`. An empty value is
+    /// treated like a missing annotation.
     pub(crate) fn read<T>(
         &mut self,
         annotation: &'static Annotation,
@@ -300,7 +300,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Returns the TCP port that a suffix names.
+    /// Returns the TCP port whose name or number follows the dot in the annotation's key.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != Scope::Port {
             self.problem(format!(

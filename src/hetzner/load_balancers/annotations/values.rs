@@ -141,7 +141,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns a host name that Kubernetes takes in a status. Kubernetes reads a text that looks like an IPv4 address as
+/// Parses a host name that Kubernetes accepts in a status. Kubernetes reads a text that looks like an IPv4 address as
 /// an address, with or without leading zeros.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');

@@ -244,7 +244,7 @@ pub(crate) fn leave_out_taken<'a>(
     other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
-/// Annotations that have an effect only on ports with a certain part.
+/// Annotations that have an effect only on ports with a certain protocol, or with a health check by HTTP.
 const ONLY_WITH: [(Part, &Annotation); 15] = [
     (Part::Http, &a::HTTP_COOKIE_NAME),
     (Part::Http, &a::HTTP_COOKIE_LIFETIME),

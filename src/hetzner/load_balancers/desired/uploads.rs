@@ -32,8 +32,8 @@ const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
-/// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed certificate under the
-/// name, or when the labels of a certificate with the name were removed.
+/// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed
+/// certificate under the name, or when the labels of a certificate with the name were removed.
 const NAMES_AT_MOST: usize = 10;
 
 /// Returns the names of the Secrets that `https` ports of the Service ask for.

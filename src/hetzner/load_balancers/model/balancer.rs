@@ -133,7 +133,7 @@ pub enum Target {
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A target of a kind that this version does not know.
+    /// A target of a kind that this version does not support.
     #[serde(other)]
     Unknown,
 }
@@ -341,7 +341,7 @@ impl LoadBalancer {
         self.targets.iter().map(count).sum()
     }
 
-    /// Returns the servers that are targets by themselves, and whether each is reached by its private IP.
+    /// Returns the servers that are targets without a label selector, and whether each is reached by its private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let targets = self.single_targets();
         targets.filter_map(|(target, by_private)| match target {
@@ -350,7 +350,8 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets by themselves, and whether each is reached by a private IP.
+    /// Returns the servers and addresses that are targets without a label selector, and whether each is reached by a
+    /// private IP.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {
@@ -365,7 +366,7 @@ impl LoadBalancer {
     }
 }
 
-/// Reads a time. A text that is not a time counts as not known.
+/// Reads a time. A text that is not a time is read as `None`.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
