@@ -350,8 +350,7 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets without a label selector, and whether each is reached by a
-    /// private IP.
+    /// Returns the servers and addresses that are targets without a label selector, and whether a private IP is used.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {
