@@ -208,7 +208,7 @@ impl Api {
         let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that is on the page twice counts once.
+                // A resource that is on the page twice is counted once.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

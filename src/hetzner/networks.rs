@@ -133,7 +133,7 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
             None => Ok(Applied::Running(action.id())),
             Some(end) => end.map(|()| Applied::Done),
         },
-        // The route is gone already: another program, or an earlier process, has deleted it.
+        // The route does not exist any more, because another program, or an earlier process, has deleted it.
         Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }

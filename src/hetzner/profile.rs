@@ -100,7 +100,8 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// Returns the datacenter that the API named until July 2026, because zone labels of existing clusters have this value.
+/// Returns the datacenter that the API reported until July 2026, because zone labels of
+/// existing clusters have this value.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

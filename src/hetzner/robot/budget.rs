@@ -47,7 +47,8 @@ struct State {
     server: Bucket,
     /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
     reset: Bucket,
-    /// The time until which nothing is sent because Robot reported its rate limit, and the text that says so.
+    /// The time until which nothing is sent because Robot reported its rate limit, and the reason for the
+    /// errors of calls until then.
     paused: Option<(Instant, String)>,
 }
 

@@ -158,7 +158,7 @@ impl State {
     }
 }
 
-/// Returns the time without its fraction of a second, as people read it and as it is kept on the Lease.
+/// Returns the time without its fraction of a second, for messages and for the Lease.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

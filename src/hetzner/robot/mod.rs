@@ -115,7 +115,7 @@ impl Robot {
 }
 
 impl Dedicated for Robot {
-    /// Lists all servers. The web service answers with an error when there is no server at all; the list is empty then.
+    /// Lists all servers. When there is no server at all, the web service answers with an error, and the list is empty.
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, Call::List) {

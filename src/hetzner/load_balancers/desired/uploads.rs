@@ -125,8 +125,8 @@ fn report_unusable(
     parser.warning(Reason::CertificateFailed, why);
 }
 
-/// Returns the ID of the certificate that the Secret holds, when it is uploaded already. Otherwise the upload is
-/// planned, unless the Secret was not read. The error says why the Secret cannot be used.
+/// Returns the ID of the uploaded certificate that the Secret holds, if the certificate was uploaded before. Otherwise
+/// plans the upload, unless the Secret was not read. The error says why the Secret cannot be used.
 fn upload_one(
     context: &Context,
     secret: &str,

@@ -160,8 +160,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the cloud itself says that the target is a node. What a kubelet reports is not enough,
-    /// because a kubelet may report any address.
+    /// Whether the cloud itself says that the target is a node. The report of a kubelet is not enough, because a
+    /// kubelet may report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
