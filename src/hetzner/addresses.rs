@@ -34,8 +34,8 @@ pub(super) struct AddressRules<'a> {
     pub(super) keeps_reported: bool,
 }
 
-/// Returns the hostname, the public addresses and the private addresses, in this order, and adds what is found about
-/// them to `findings`. The error says why the node cannot be given any address.
+/// Returns the hostname, the public addresses and the private addresses, in this order, and adds findings about the
+/// addresses to `findings`. The error says why the node cannot be given any address.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
@@ -254,7 +254,7 @@ pub(super) fn explain_missing(
     }
 }
 
-/// Whether this is a public address of the server. Every address of the server's IPv6 network counts.
+/// Whether this is a public address of the server. All addresses of the server's IPv6 network are public addresses.
 fn is_public(instance: &Instance, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),
@@ -284,7 +284,7 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     }
 }
 
-/// Whether this is a unicast address according to Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager asks.
+/// Whether this is a unicast address by the rule of Go's `IsGlobalUnicast`, which hcloud-cloud-controller-manager uses.
 /// Private addresses are accepted. Loopback, multicast and link-local addresses are not accepted, and neither are IPv6
 /// addresses that only wrap an IPv4 address.
 fn is_unicast(ip: &IpAddr) -> bool {

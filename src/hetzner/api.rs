@@ -1,5 +1,5 @@
-//! Calls to the Cloud API. The budget is asked before a call, and reads the headers of the answer. Lists are read page
-//! by page, and every call is counted in metrics.
+//! Calls to the Cloud API. A call is only sent when the budget allows it, and the headers of the answer update the
+//! budget. Lists are read page by page, and every call is counted in metrics.
 
 use super::budget::Budget;
 pub(super) use super::error::Failed;
@@ -85,8 +85,8 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Returns the cached list when `is_good` accepts its age and content, and reads the list again otherwise. `first`
-    /// provides the list and the time of its read while nothing is cached.
+    /// Returns the cached list when `is_good` accepts its age and content, and reads the list again otherwise. When
+    /// nothing is cached yet, `first` may provide a list and the time at which that list was read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -208,7 +208,7 @@ impl Api {
         let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that is on the page twice counts once.
+                // A resource that is on the page twice is counted once.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))
@@ -239,7 +239,7 @@ fn unavailable(why: String) -> provider::Error {
     provider::Error::new(ErrorKind::Unavailable, why)
 }
 
-/// Turns "not found" into a misconfiguration: a list may be empty, but the API always has the list.
+/// Turns "not found" into a misconfiguration, because the API always has the list, even when the list is empty.
 fn always_there(error: provider::Error) -> provider::Error {
     match error.kind {
         ErrorKind::NotFound => provider::Error::new(
@@ -250,15 +250,15 @@ fn always_there(error: provider::Error) -> provider::Error {
     }
 }
 
-/// The write that checks the token's permission, in the words with which the gate is asked. It changes
-/// nothing, on a load balancer that cannot exist: its ID is the highest that the API's documentation allows,
-/// and the API gives out IDs from the lowest.
+/// The write that checks the token's permission, as method and path, in the form in which the gate is asked to allow a
+/// write. The write changes nothing, because no load balancer can have this ID: it is the highest that the API's
+/// documentation allows, and the API gives out IDs from the lowest.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read
-/// may only GET, and that any other method is refused for this reason alone. It does not say that the
-/// permission is checked before the path, so only the refusal is beyond doubt. When the answer is that the load
-/// balancer does not exist, the token may write.
+/// Finds out whether the token may write. Hetzner's documentation says that a token with the permission Read may only
+/// GET, and that any other method is refused for this reason alone. The documentation does not say that the permission
+/// is checked before the path, so only the refusal is certain. When the API answers that the load balancer does not
+/// exist, the token is taken as one that may write.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})));

@@ -7,8 +7,8 @@ use crate::provider::{Error, ErrorKind, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Returns the share of the rate limit, in percent, that must be left for a call of this urgency, and what
-/// waits when less is left, as text for messages.
+/// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The
+/// returned text becomes part of messages, and says what waits when less remains.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
@@ -21,7 +21,8 @@ fn reserve(urgency: Urgency) -> (u64, &'static str) {
 /// The time in which the API gives back one call of the budget.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The pause after the first 429. Each further 429 doubles the pause. A longer `Retry-After` counts instead.
+/// The pause after the first 429. Each further 429 doubles the pause, up to `LONGEST_PAUSE`. When `Retry-After` is
+/// longer, the pause lasts as long as `Retry-After` says.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,7 +37,7 @@ pub(super) struct Budget {
 
 #[derive(Default)]
 struct State {
-    /// The limit, the calls that remained, and when the API said so.
+    /// The limit and the remaining calls that the API reported last, and the time of that report.
     seen: Option<(u64, u64, Instant)>,
     /// How far the API's clock was ahead of ours.
     clock_ahead_s: Option<i64>,

@@ -18,7 +18,7 @@ pub struct Certificate {
     /// The expiry in RFC 3339, or `None` while the certificate is not issued.
     #[serde(default)]
     pub not_valid_after: Option<String>,
-    /// The status of a managed certificate. `None` means that the certificate was uploaded, and is complete.
+    /// The status of a managed certificate. `None` means that the certificate was uploaded and needs no issuance.
     pub status: Option<CertificateStatus>,
     /// The load balancers that use the certificate, by their IDs.
     pub used_by: Vec<Reference>,

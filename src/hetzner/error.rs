@@ -12,7 +12,7 @@ pub(super) struct Failed {
     pub(super) code: Option<Code>,
 }
 
-/// The API's error code with its details, on which the callers decide.
+/// The API's error code with its details, from which callers decide what to do.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) code: String,
@@ -79,7 +79,7 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
         (Kind::Token(_), ..) => ErrorKind::Misconfigured,
         (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
         (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
-        // A 404 without the API's own code may come from a proxy, and does not count as "not found".
+        // A 404 without the API's own code may come from a proxy, and is not treated as "not found".
         (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
         (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
         | (_, Some("maintenance"), _)

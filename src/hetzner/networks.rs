@@ -25,7 +25,7 @@ pub(super) struct Network {
     routes: Vec<Written>,
     #[serde(default)]
     expose_routes_to_vswitch: bool,
-    /// When the Network was read.
+    /// The time at which the Network was read.
     #[serde(skip, default = "clock::now")]
     pub(super) read: Instant,
 }
@@ -133,7 +133,7 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
             None => Ok(Applied::Running(action.id())),
             Some(end) => end.map(|()| Applied::Done),
         },
-        // The route is gone already: another program, or an earlier process, has deleted it.
+        // The route does not exist any more, because another program, or an earlier process, has deleted it.
         Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }
@@ -151,12 +151,12 @@ impl Written {
     }
 }
 
-/// The metadata service, which every cloud server can ask about itself. Its address is link-local: the service is on
-/// the same host, on no other kind of machine, and never behind a proxy.
+/// The metadata service, which tells a cloud server about itself. Its address is link-local, because the service runs
+/// on the host of the cloud server. No other kind of machine has the service, and no proxy is used for it.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// The timeout of the metadata service, in the machine's time. The service answers from the same host. On machines
-/// without the service, the wait must be short.
+/// The timeout of the metadata service, in real time even when a simulation runs. The timeout is short, because the
+/// service answers from the same host, and because machines without the service should not wait for long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An entry of `/private-networks`.
@@ -166,8 +166,9 @@ struct Attachment {
     network_name: String,
 }
 
-/// Checks that this machine is attached to the Network. When the answer is not known, this is logged and the machine
-/// counts as attached: all work is done through the two APIs, and the check only finds a mistake in the settings.
+/// Checks that this machine is attached to the Network. When the metadata service cannot be asked, a warning
+/// is logged and the check succeeds: all work is done through the two APIs, and the check only finds a mistake in the
+/// settings of this program.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
     let there = match attached(endpoint, network) {
         Attached::Yes => return Ok(()),

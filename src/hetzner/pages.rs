@@ -30,7 +30,7 @@ pub(super) struct Pagination {
     total_entries: Option<u64>,
 }
 
-/// The items of one page of a list, and the number of the last page, from 1.
+/// The items of one page of a list, and the number of the list's last page. The first page has the number 1.
 pub(super) type Part<T> = (Vec<T>, u32);
 
 /// Returns all resources that existed from the first read to the last. Each resource is returned once, in the order of
@@ -61,12 +61,13 @@ pub(super) fn calls(count: usize) -> u32 {
     }
 }
 
-/// Returns all resources on the pages on which these IDs are, or would be. An ID that is missing from the result did
-/// not exist when its page was read. `place` returns how many lower IDs there are, as far as is known; a wrong number
-/// costs only more reads. When as many reads as the list has pages do not decide about every ID, all pages are read.
+/// Returns all resources on the pages on which these IDs are, or would be. An ID that is missing from the
+/// result did not exist when its page was read. `place` estimates how many resources have a lower ID; a wrong
+/// estimate costs only more reads. When as many pages were read as the list has, and there are still IDs to
+/// look for, the whole list is read.
 ///
-/// A page decides about every ID between its lowest and its highest. There is nothing between two pages when the later
-/// page was read first, because no resource moves from the earlier page to the later.
+/// A page shows which IDs exist between its lowest and its highest. There is nothing between two neighbouring pages
+/// when the later page was read first, because no resource moves from the earlier page to the later.
 pub(super) fn around<T, E>(
     ids: &BTreeSet<u64>,
     per_page: usize,
@@ -77,7 +78,7 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The number of places by which resources have moved towards the beginning since `place` was known.
+    // The number of places by which deletions have moved resources towards the beginning, compared with `place`.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -85,7 +86,7 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID of the next page, when the next page was read just before this page.
+        // The lowest ID of the page after this one. `None` unless that page was the last to be read.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -115,7 +116,8 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After one step, this is the page of the ID if everything before it has moved as far as this page.
+                // After two pages, this jumps to the page on which the ID is if it has moved as far as
+                // the resources of this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -127,9 +129,10 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page, when this is the complete page `number` with this number of items.
+    /// Returns the number of the last page. It is an error when this answer is not page `number`, or when this number
+    /// of items does not make the page complete.
     ///
-    /// The numbers are only compared within one page, because anything may be created and deleted between two reads.
+    /// Only numbers of the same answer are compared, because anything may be created and deleted between two reads.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));
@@ -166,7 +169,7 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // An empty list is one page.
+            // An empty list has one page, which is empty.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),

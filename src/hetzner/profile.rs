@@ -28,7 +28,8 @@ impl Profile {
         };
         match (scheme, rest.strip_prefix("bm-")) {
             (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
-            // This is the form of an older fork. A Robot number must never be looked up as a cloud ID.
+            // An older fork of hcloud-cloud-controller-manager wrote this form. A Robot number must never
+            // be looked up as a cloud ID.
             ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
             _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
@@ -99,7 +100,8 @@ fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     }
 }
 
-/// Returns the datacenter that the API named until July 2026, because zone labels of existing clusters have this value.
+/// Returns the datacenter that the API reported until July 2026, because zone labels of
+/// existing clusters have this value.
 fn legacy_datacenter(location: &str) -> String {
     match location {
         "nbg1" => "nbg1-dc3",

@@ -44,7 +44,7 @@ pub struct Settings {
     pub robot: Option<robot::Settings>,
     /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
-    /// The gate that every write asks first.
+    /// The gate that is asked before every write whether the write may be sent.
     pub gate: Arc<dyn Gate>,
     /// The urgency of every write.
     pub urgency: Urgency,
@@ -86,7 +86,7 @@ pub struct Hetzner {
     load_balancers: Arc<load_balancers::Defaults>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// `None` when the credentials are not set.
+    /// The client of the Robot web service, or `None` when the credentials are not set.
     robot: Option<Robot>,
 }
 
@@ -163,7 +163,7 @@ impl Hetzner {
 
 impl Hetzner {
     /// Returns a snapshot by which manifests are checked without a cluster, as if the project had no load balancer.
-    /// With `reads`, the resources that the Services name are read; otherwise every name counts as right.
+    /// With `reads`, the resources that the Services name are read; otherwise every name is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],

@@ -19,8 +19,8 @@ struct Server {
     server_type: ServerType,
     location: Location,
     public_net: PublicNet,
-    /// The private networks, which every answer must have: when a server seems to
-    /// have no address, its routes are deleted.
+    /// The private networks, which every answer must have. Without them, the server would seem to have no private
+    /// address, and its routes would be deleted.
     private_net: Vec<PrivateNet>,
     /// The labels, which every answer must have: otherwise nodes would lose their labels.
     #[serde(deserialize_with = "with_domain")]
@@ -31,8 +31,8 @@ struct Server {
     locked: bool,
 }
 
-/// Keeps the labels whose key has a domain, because no other label can become a label of a node. The others would take
-/// memory in a list of thousands of servers.
+/// Keeps only the labels whose key has a domain, because no other label can become a label of a node. The other labels
+/// would take memory in a list of thousands of servers.
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
@@ -91,7 +91,8 @@ pub(super) fn list(
     Ok(instances(api.list("", urgency)?, labels))
 }
 
-/// Reads the pages around these server numbers. The result has every server of these numbers that exists, and others.
+/// Reads the pages on which these server numbers are, or would be. The result has every server with one of these
+/// numbers that exists, and the other servers on the pages.
 pub(super) fn around(
     api: &Api,
     labels: &LabelPrefixes,

@@ -1,5 +1,6 @@
-//! The number of calls to the Robot web service: fewer than Robot allows, so that other programs with the same limits
-//! (a person's, an installer's) keep working, and none while Robot reports that its rate limit is used up.
+//! The budget of calls to the Robot web service. The budget is smaller than Robot's own limits, so that other
+//! programs that share these limits, such as an installer or a person's script, keep working. No call is made while
+//! Robot reports that its rate limit is used up.
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The limits of the pause after a rate limit when no setting fixes the pause. Between
-/// them, the pause is as long as the answer says.
+/// The shortest and the longest pause after a rate limit, when `ROBOT_RATE_LIMIT_WAIT_TIME` is not set. Between these
+/// limits, the pause is as long as Robot's answer says.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -19,14 +20,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) enum Call {
     /// `GET /server`, which lists all servers.
     List,
-    /// `GET /server/{number}`, which leaves calls for the list because the list serves all nodes.
+    /// `GET /server/{number}`. These calls leave a part of the budget to the list, because the list serves all nodes.
     Server,
     /// `GET /reset/{number}`, which says whether a server is off.
     Reset,
 }
 
-/// A budget for calls that share a limit. In any hour, the calls are no more than the bucket holds
-/// plus the number that comes back in that hour.
+/// A token bucket for calls that share a limit. At most `holds + back_an_hour` calls are made in any hour.
 struct Bucket {
     /// The bucket's name in metrics.
     name: &'static str,
@@ -38,7 +38,7 @@ struct Bucket {
 
 pub(super) struct Budget {
     state: Mutex<State>,
-    /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that the answer decides.
+    /// The pause that `ROBOT_RATE_LIMIT_WAIT_TIME` sets. `None` means that Robot's answer says how long to pause.
     pause: Option<Duration>,
 }
 
@@ -47,12 +47,13 @@ struct State {
     server: Bucket,
     /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
     reset: Bucket,
-    /// The time until which nothing is sent because Robot reported its rate limit, and the text that says so.
+    /// The time until which nothing is sent because Robot reported its rate limit, and the reason for the
+    /// errors of calls until then.
     paused: Option<(Instant, String)>,
 }
 
 impl Call {
-    /// Returns the number of calls that this kind of call leaves to the other kinds.
+    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds need them.
     fn reserve(self) -> f64 {
         match self {
             Call::Server => 20.0,

@@ -12,12 +12,12 @@ pub(super) struct Failed {
     /// The web service's error code, or `None` when the web service did not answer with an error of its own.
     pub(super) code: Option<String>,
     status: Option<u16>,
-    /// The interval that the web service named, which limits the rate of calls.
+    /// The period of the rate limit, as the web service's answer states it.
     pub(super) interval: Option<Duration>,
 }
 
 impl Failed {
-    /// Whether the web service itself says that there is no such server, or no server at all.
+    /// Whether the web service's own error code says that the server does not exist, or that there is no server at all.
     pub(super) fn is_no_server(&self) -> bool {
         self.is_404("SERVER_NOT_FOUND")
     }

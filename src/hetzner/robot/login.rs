@@ -1,5 +1,5 @@
-//! Decides which credentials are sent to the web service. Refused credentials wait, because three failed logins
-//! block the IP of this machine for ten minutes.
+//! Decides which credentials are sent to the web service. Refused credentials are not sent again for ten minutes,
+//! because three failed logins block the IP of this machine for ten minutes.
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The time for which refused credentials wait, which is as long as a block of the IP.
+/// The time for which refused credentials are not sent again. Robot blocks an IP for the same time.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// The number of different credentials that are tried in that time. A third failed login would block the IP.
+/// The number of different credentials that may be refused within `WAIT`. A third failed login would block the IP.
 const TRIES_AT_MOST: usize = 2;
 
 /// The user and the password. Each is fixed, or in a file that is read before every call.
@@ -26,20 +26,21 @@ pub(super) struct Login {
 struct State {
     /// The number of the credentials that were sent last, which grows when the credentials change.
     number: u64,
-    /// The header of the login that was sent last.
+    /// The `Authorization` header that was sent last.
     shown: Option<Secret>,
-    /// The refusals that still count, with the oldest first.
+    /// The refused logins that still prevent other logins, with the oldest first.
     refusals: Vec<Refusal>,
     /// The time of the last refused login. `None` when a login succeeded since, or when no login was tried.
     refused: Option<Timestamp>,
 }
 
 struct Refusal {
-    /// The header that waits. `None` means that all credentials wait.
+    /// The refused header, which is not sent again before `until`. `None` means that no header at
+    /// all is sent before `until`.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
-    /// The end of the wait in the time of the wall clock, for messages.
+    /// The end of the wait as a time of day, for messages.
     ends: Timestamp,
 }
 
@@ -49,14 +50,15 @@ impl Login {
         Login { user, password, state: Mutex::default() }
     }
 
-    /// Notes that the credentials that were sent last were accepted.
+    /// Records that the credentials that were sent last were accepted.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
-    /// Notes that the credentials that were sent last were refused. A second call about the same credentials changes
-    /// nothing. With `is_all`, the IP of this machine may be blocked, so that all other credentials wait too.
+    /// Records that the credentials that were sent last were refused, so that they are not sent again for `WAIT`. A
+    /// second call about the same credentials changes nothing. With `is_all`, the IP of this machine may be blocked, so
+    /// that no other credentials are sent either.
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
@@ -68,8 +70,8 @@ impl Login {
         lock(&self.state).refused
     }
 
-    /// Continues the wait of another process whose login was refused at this time. The rest of the wait applies, unless
-    /// a file gets other credentials. A time in the future counts as now, because clocks differ.
+    /// Continues the wait that began when another process had its login refused at this time. The rest of the wait
+    /// applies, unless a file gets other credentials. A time in the future is taken as now, because clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));
@@ -83,7 +85,7 @@ impl Login {
         }
     }
 
-    /// Returns the time until which no login is tried.
+    /// Returns the time until which no login is tried, or `None` when a login may be tried now.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);
@@ -125,7 +127,7 @@ impl Issuer for Login {
 }
 
 impl State {
-    /// Returns the refusal that makes these credentials wait.
+    /// Returns the earlier refusal because of which these credentials are not sent at present.
     fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
         let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
@@ -137,7 +139,8 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// Makes these credentials wait from now on. `None` makes all credentials wait.
+    /// Records a refusal, after which this header is not sent for the time `wait`. When `header` is
+    /// `None`, no header is sent.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
@@ -155,7 +158,7 @@ impl State {
     }
 }
 
-/// Returns the time without its fraction of a second, as people read it and as it is kept on the Lease.
+/// Returns the time without its fraction of a second, for messages and for the Lease.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -32,7 +32,8 @@ pub struct Settings {
     pub endpoint: String,
     /// The user and the password. `None` means that no dedicated server is looked up.
     pub credentials: Option<(SecretSource, SecretSource)>,
-    /// The pause after a rate limit (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means that the answer decides.
+    /// The pause after a rate limit (`ROBOT_RATE_LIMIT_WAIT_TIME`). `None` means that Robot's
+    /// answer says how long to pause.
     pub rate_limit_wait: Option<Duration>,
     /// Whether nodes keep the private addresses that their kubelets reported (`ROBOT_FORWARD_INTERNAL_IPS`).
     pub forward_internal_ips: Sourced<bool>,
@@ -60,8 +61,8 @@ struct Reset {
 }
 
 impl Robot {
-    /// Makes the account's client without a call. Returns `None` when there are no credentials. `client` makes
-    /// the HTTP client for this address and login.
+    /// Makes the client of the Robot account, without calling the web service. Returns `None` when there are no
+    /// credentials. `client` makes the HTTP client for this address and login.
     pub(super) fn new(
         settings: &Settings,
         client: impl FnOnce(&str, http::Login) -> http::Client,
@@ -79,7 +80,7 @@ impl Robot {
     fn read<T: DeserializeOwned>(&self, path: &str, call: Call) -> Result<T, Failed> {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
-        // The login is checked first, so that a call that is not sent for want of a login costs nothing of the budget.
+        // The login is checked first, so that no budget is used when the login must not be sent.
         http::Issuer::current(&*self.login).map_err(|why| {
             let why = format!("{what}: not sent: {why}");
             Failed::from(Error::new(ErrorKind::Unauthorized, why))
@@ -114,7 +115,7 @@ impl Robot {
 }
 
 impl Dedicated for Robot {
-    /// Lists all servers. The web service answers with an error when there is no server at all; the list is empty then.
+    /// Lists all servers. When there is no server at all, the web service answers with an error, and the list is empty.
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, Call::List) {

@@ -30,9 +30,9 @@ pub(crate) struct AnnotationParser<'a> {
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     is_shared: bool,
-    /// The problems with what these Services want of the whole load balancer.
+    /// The problems with the desired state of the whole load balancer, when several Services share it.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice about a problem that does not say what to do.
+    /// The advice that belongs to one of the problems, when the problem itself does not say what to do.
     pub(crate) fix: Option<String>,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct Deciders<'a, 'b> {
     pub(crate) why_others_do_not: String,
 }
 
-/// The name of an annotation, and the listen port of a value for one port only. This port is always a TCP port.
+/// The name of an annotation, and the listen port when the value is for one port only. This port is always a TCP port.
 type Place = (&'static str, Option<u16>);
 
-/// An annotation that the Service has and that this program knows.
+/// An annotation of the Service that this program reads.
 struct Set<'a> {
     key: Cow<'a, str>,
     value: &'a str,
-    /// Whether the value does not parse, which is reported as a problem already.
+    /// Whether the value does not parse. The parser has then already reported a problem, so no second one is added.
     is_bad: bool,
 }
 
@@ -78,8 +78,8 @@ impl<'a> AnnotationParser<'a> {
         parser
     }
 
-    /// Returns the value for a port, or for the whole load balancer when `port`
-    /// is `None`. Empty texts count as not set.
+    /// Returns the value for a port, or for the whole load balancer when `port` is `None`. An empty value is
+    /// treated like a missing annotation.
     pub(crate) fn read<T>(
         &mut self,
         annotation: &'static Annotation,
@@ -113,9 +113,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Replaces the Service's values for the whole load balancer. The value of an annotation comes from the
-    /// oldest Service that may decide and sets the annotation. On an external load balancer, each Service
-    /// says for itself which nodes are targets.
+    /// Replaces the Service's own values for the whole load balancer with the values of the Services that decide. Each
+    /// value comes from the oldest deciding Service that sets the annotation. On an external load balancer, each
+    /// Service says for itself which nodes are targets.
     pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
         self.is_shared = whole.is_shared;
@@ -168,7 +168,7 @@ impl<'a> AnnotationParser<'a> {
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Whether one of the annotation's values does not parse, so that what follows from the annotation is not known.
+    /// Whether one of the annotation's values does not parse, so that it is not known what the annotation asks for.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
         self.values(annotation).any(|set| set.is_bad)
     }
@@ -186,15 +186,15 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with the whole load balancer. When other Services share the load balancer, changes of their ports
-    /// do not wait until the problem is solved.
+    /// Adds a problem with the whole load balancer. When the load balancer is shared, changes of ports do not wait
+    /// until the problem is solved.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its load balancer although it asks for another. When the
-    /// load balancer is shared, this is a problem with the whole, so that this Service leaves
-    /// alone what the others decide about the whole.
+    /// Reports why the Service stays on its present load balancer although it asks for another. When the present load
+    /// balancer is shared, this is reported as a problem with the whole load balancer, so that this Service does not
+    /// change what the other Services decide about the whole.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
@@ -238,7 +238,7 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// Returns the problems and the findings that are reported.
+    /// Returns the problems and the findings, shortened to the limits of what is reported.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
@@ -300,7 +300,7 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Returns the TCP port that a suffix names.
+    /// Returns the TCP port whose name or number follows the dot in the annotation's key.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != Scope::Port {
             self.problem(format!(
@@ -389,7 +389,8 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is not one that is known{meant}")
 }
 
-/// Names a Service that decides before another Service. Services in a manifest have no age, so their order decides.
+/// Returns text that names the Service that decides, and says why it decides before another Service. Services in a
+/// manifest have no age, so their order decides.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

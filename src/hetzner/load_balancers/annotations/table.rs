@@ -6,8 +6,8 @@ use crate::provider::variables::*;
 /// The prefix of all annotations.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// Returns what is kept of an annotation with this key. A port may follow the
-/// name, and the case of letters does not count.
+/// Returns whether an annotation with this key is read by this program. The name may be followed by a dot and a port,
+/// and upper and lower case make no difference.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {
         return AnnotationKind::Foreign;
@@ -28,21 +28,21 @@ pub struct Annotation {
     pub name: &'static str,
     /// The form of a value, for `ccm help annotations`. The first text in backquotes is an example.
     pub form: &'static str,
-    /// The variable that sets the value for all Services that do not say otherwise.
+    /// The environment variable that sets the default for all Services without this annotation.
     pub variable: Option<VariableName>,
     pub scope: Scope,
-    /// The highest length of a value, in bytes. A longer value is refused, because each port may carry
-    /// it, and messages and requests repeat it.
+    /// The highest length of a value, in bytes. A longer value is refused, because each port may have a value, and
+    /// messages and requests repeat the values.
     pub longest: usize,
     /// The meaning in whole sentences, for `ccm help annotations`. An empty text
     /// means that no program reads the annotation.
     pub meaning: &'static str,
 }
 
-/// The thing that an annotation is about.
+/// The object to which an annotation applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The Service alone.
+    /// One Service, even when several Services share the load balancer.
     Service,
     /// The whole load balancer. When several Services share it, the oldest Service that sets the annotation decides.
     Whole,

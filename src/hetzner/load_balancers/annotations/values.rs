@@ -52,7 +52,7 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// Returns the seconds, which must be in the range that the API takes for `timeout_idle`.
+/// Parses a duration in seconds, which must be in the range that the API accepts for `timeout_idle`.
 pub(crate) fn idle_seconds(text: &str) -> Result<Value, String> {
     t::duration::seconds_between(text, 30, 300).map(Value::from)
 }
@@ -81,7 +81,7 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
     }
 }
 
-/// Returns the IDs or names of certificates.
+/// Parses a list of IDs or names of certificates.
 pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
@@ -89,7 +89,7 @@ pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
 /// The highest length of the name of a Secret.
 const SECRET_NAME: usize = 253;
 
-/// Returns the names of Secrets.
+/// Parses a list of names of Secrets.
 pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {
@@ -101,7 +101,7 @@ pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     list(text, is_name, "name of a Secret")
 }
 
-/// Returns the host names of a certificate. The first part of a host name may be a `*`.
+/// Parses a list of host names of a certificate. The first part of a host name may be a `*`.
 pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -113,7 +113,7 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     list(text, is_domain, "domain; use e.g. example.com,*.example.com")
 }
 
-/// Returns the status codes that the API takes in a health check: digits, `?` for one digit and `*` for several.
+/// Parses the status codes that the API accepts in a health check: digits, `?` for one digit and `*` for several.
 pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
     let is_code = |code: &str| {
         code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
@@ -141,7 +141,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns a host name that Kubernetes takes in a status. Kubernetes reads a text that looks like an IPv4 address as
+/// Parses a host name that Kubernetes accepts in a status. Kubernetes reads a text that looks like an IPv4 address as
 /// an address, with or without leading zeros.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');

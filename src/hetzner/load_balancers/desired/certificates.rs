@@ -24,12 +24,13 @@ use std::collections::BTreeMap;
 /// The certificates that the Service's ports use, and what has to be done first.
 #[derive(Default)]
 pub(crate) struct CertificatePlan {
-    /// The certificates by listen port. A port that names its certificates itself, or uses none, is not here.
+    /// The certificates planned for each listen port. A port whose annotations list its certificates, or that uses no
+    /// certificate, has no entry.
     pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// The changes that are made before any port is touched.
     pub(crate) changes: Vec<Change>,
     pub(crate) fields: Vec<Field>,
-    /// The certificates that are taken over, and those that are uploaded.
+    /// The certificates that the plan takes over or uploads.
     pub(crate) claims: Vec<Claim>,
     /// Whether the plan depends on which Services exist; see `Needs::services`.
     pub(crate) rests_on_services: bool,
@@ -40,7 +41,7 @@ pub(crate) struct PortCertificates {
     pub(crate) ids: Sourced<Vec<u64>>,
     /// Whether a certificate is still to be issued or uploaded.
     pub(crate) waits: bool,
-    /// The certificate that the port may not use. A port that uses this certificate already keeps it.
+    /// The certificate that the port may not use. If the port uses this certificate at present, the port keeps it.
     pub(crate) refused: Option<u64>,
 }
 
@@ -104,7 +105,7 @@ fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str)
     );
 }
 
-/// Returns the managed certificates that ports ask for. Each is there once, however many ports use it.
+/// Returns the managed certificates that ports ask for. A certificate that several ports use is listed once.
 fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
     for port in &context.service.ports {
@@ -143,7 +144,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     all
 }
 
-/// Returns the source of the request when an `https` port asks for a managed certificate.
+/// Returns what makes an `https` port ask for a managed certificate, or `None` when nothing does.
 fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
     if !is_https(parser, port) {
         return None;
@@ -157,8 +158,8 @@ pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
     port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
 }
 
-/// Whether the annotation asks for a managed certificate. Returns `None` when the annotation does not say. Profile
-/// `hcloud` takes any other word for `uploaded`, as hcloud-cloud-controller-manager does.
+/// Whether the annotation asks for a managed certificate, or `None` when the annotation has no valid value. Profile
+/// `hcloud` reads every unknown word as `uploaded`, as hcloud-cloud-controller-manager does.
 pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -177,8 +178,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate for these ports, and plans to take it over when it is not the Service's yet.
-/// Returns `None` when the certificate is ordered, or when a problem or warning says why not.
+/// Returns the existing certificate for these ports, and plans to take it over when it does not belong to the
+/// Service yet. Returns `None` when a new certificate is ordered, or when a reported problem or warning says
+/// why there is no certificate.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -232,9 +234,9 @@ fn choose<'a>(
     None
 }
 
-/// Chooses from the certificates that carry the Service's UID: the certificate with the wanted name, else the first
-/// with the same domains, else the only certificate, unless an annotation sets another name. `None` means that no
-/// certificate fits. `Some(None)` means that the choice is not certain.
+/// Chooses one of the certificates that carry the Service's UID. The certificate with the wanted name is preferred,
+/// then the first certificate for the same domains. The only certificate is chosen when no annotation sets a name.
+/// `None` means that no certificate fits, and `Some(None)` that the choice is not certain.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -316,7 +318,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns in which ways the certificate is not as wanted.
+/// Returns the differences between the certificate and the wanted certificate, as text for messages.
 fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     let domains = sorted(one.domain_names.clone());
     let staging = CertificateOwner::of(one).is_staging;
@@ -358,8 +360,8 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     ));
 }
 
-/// Plans that a free certificate becomes the Service's, when the Service may use it. When
-/// the Service may not, the caller says why.
+/// Plans to make a free certificate the Service's own, when the Service may use it. When the Service may not use it,
+/// nothing is planned, and the caller reports why.
 fn take_over<'a>(
     context: &Context,
     found: &'a Certificate,

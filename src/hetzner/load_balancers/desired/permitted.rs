@@ -12,8 +12,9 @@ use crate::text;
 /// The end of each message about a refused certificate.
 pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
 
-/// Checks that the Service may use this existing certificate. The labels decide (see [`CertificateOwner::gives`]); when
-/// the labels do not say, the setting decides. The error says why not, as text for messages.
+/// Checks that the Service may use this existing certificate. The certificate's labels decide (see
+/// [`CertificateOwner::gives`]). When these labels do not decide, the certificate selector from the settings does. The
+/// error says why the Service may not use the certificate, as text for messages.
 pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<(), String> {
     let owner = CertificateOwner::of(certificate);
     match owner.gives(context.service, context.cluster) {

@@ -47,7 +47,7 @@ fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
     })
 }
 
-/// Returns the value that the settings have for a field.
+/// Returns the default that the settings have for this field of all ports.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -78,7 +78,7 @@ pub(crate) struct Port {
     pub(crate) sources: BTreeMap<PortField, Source>,
     /// Whether one of the port's certificates is still to be issued or uploaded.
     pub(crate) waits: bool,
-    /// The certificates that the port may not use. A port that uses them already keeps them.
+    /// The certificates that the port may not use. If the port uses one of them at present, the port keeps it.
     pub(crate) refused: Vec<u64>,
 }
 
@@ -111,8 +111,8 @@ impl Port {
         merged
     }
 
-    /// Whether the port cannot be as desired before there is a certificate that it may use. A port that is `https`
-    /// already does not have to wait, because it keeps its present certificates meanwhile.
+    /// Whether the port has to wait for a certificate that it may use. An existing `https` port does not have to wait,
+    /// because it keeps its present certificates until then.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -120,7 +120,7 @@ impl Port {
     }
 }
 
-/// Reads one port's annotations into its fields.
+/// Reads the annotations for one port into the fields of this port.
 struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'a>,
@@ -194,8 +194,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Leaves out the ports that others have on the same load balancer. A Service whose status shows another load balancer
-/// keeps that load balancer, with all its ports. In this case that load balancer and the reasons are returned.
+/// Leaves out the ports that other Services have on the same load balancer. If a port is left out although the
+/// Service's status shows another load balancer, the Service keeps that other load balancer, with all its ports. In
+/// this case the other load balancer and the reasons are returned.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -243,7 +244,7 @@ pub(crate) fn leave_out_taken<'a>(
     other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
-/// Annotations that have an effect only on ports with a certain part.
+/// Annotations that have an effect only on ports with a certain protocol, or with a health check by HTTP.
 const ONLY_WITH: [(Part, &Annotation); 15] = [
     (Part::Http, &a::HTTP_COOKIE_NAME),
     (Part::Http, &a::HTTP_COOKIE_LIFETIME),
@@ -267,7 +268,7 @@ fn of_http_checks() -> impl Iterator<Item = &'static Annotation> {
     ONLY_WITH.into_iter().filter_map(|(part, one)| (part == Part::HttpCheck).then_some(one))
 }
 
-/// Reports the annotations that have no effect, because no port has the part that they need.
+/// Reports the annotations that have no effect, because no port has the protocol or the health check that they need.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     if ports.is_empty() {
         return;
@@ -350,8 +351,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value in `set`, or else to the usual value. `enforced` is the source of the usual value.
-    /// When it is `None`, the usual value is only used for a new port.
+    /// Sets the field to the value in `set`. When `set` is `None`, the field gets the usual value: on every port when
+    /// `enforced` names the source of the usual value, and on a new port only when `enforced` is `None`.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -378,7 +379,7 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // The port keeps the certificates that it uses meanwhile.
+        // While a certificate is missing or refused, the port keeps the certificates that it uses at present.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
@@ -422,7 +423,7 @@ impl PortReader<'_, '_> {
     }
 
     /// Reports that a certificate does not exist. Tenants read the message, so it suggests only certificates that the
-    /// Service may use: which other certificates exist is the project's business.
+    /// Service may use, and does not disclose the project's other certificates.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |one: &&Certificate| may_use(context, one).is_ok();
@@ -493,20 +494,20 @@ impl PortReader<'_, '_> {
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
         let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
         if leaves_kube_proxy {
-            // The path and the status codes of a check that asks kube-proxy do not stay on any other check.
+            // A check that asks kube-proxy has its own path and status codes, which must not stay on any other check.
             for field in [F::CheckPath, F::CheckStatusCodes] {
                 let usual = || Source::Rule("the default of the API");
                 self.wanted.sources.entry(field).or_insert_with(usual);
             }
         }
-        // No annotation sets the expected response.
+        // There is no annotation for the expected response.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns the port of kube-proxy when the health check asks kube-proxy. An
-    /// annotation that describes another check wins.
+    /// Returns the port of kube-proxy when the health check asks kube-proxy. When the traffic policy or an annotation
+    /// describes another check, that check is used instead.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -523,7 +524,8 @@ impl PortReader<'_, '_> {
         None
     }
 
-    /// Returns what makes the health check of the port differ from a check on kube-proxy's own port, if anything does.
+    /// Returns what asks for another health check than the check on kube-proxy's own port: the traffic policy `Local`,
+    /// or the key of an annotation. Returns `None` when nothing asks for another check.
     fn other_check(&self) -> Option<String> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());

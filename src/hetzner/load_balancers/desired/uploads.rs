@@ -27,13 +27,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The API's limits, according to its changelog of 2026-02-11.
+/// The API's limits for an uploaded certificate, according to its changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
 
-/// How many names are tried for one upload. A name is taken when a tenant has ordered a managed certificate under the
-/// name, or when the labels of a certificate with the name were removed.
+/// The highest number of names that are tried for one upload. A name is taken when a tenant has ordered a managed
+/// certificate under the name, or when the labels of a certificate with the name were removed.
 const NAMES_AT_MOST: usize = 10;
 
 /// Returns the names of the Secrets that `https` ports of the Service ask for.
@@ -97,7 +97,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
         let other = by_name.map(|named| named.source);
         let managed = all.ports.insert(port.port, PortCertificates::new(ids, waits));
-        // A port must not take its certificates from two places.
+        // A port must not get certificates from Secrets and from another source at the same time.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
                 "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
@@ -125,8 +125,8 @@ fn report_unusable(
     parser.warning(Reason::CertificateFailed, why);
 }
 
-/// Returns the ID of the certificate that the Secret holds, when it is uploaded already. Otherwise the upload is
-/// planned, unless the Secret was not read. The error says why the Secret cannot be used.
+/// Returns the ID of the uploaded certificate that the Secret holds, if the certificate was uploaded before. Otherwise
+/// plans the upload, unless the Secret was not read. The error says why the Secret cannot be used.
 fn upload_one(
     context: &Context,
     secret: &str,
@@ -166,8 +166,8 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate has. Each further name depends on
-/// the certificate that has the previous name.
+/// Returns a name for the upload that no certificate has. When a name is taken, the next name is derived from the ID of
+/// the certificate that has it.
 fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, String> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let mut taken_by = None;
@@ -199,9 +199,9 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
     owner.is_of_cluster(cluster) && owner.secret.is_some() && !certificate.is_managed()
 }
 
-/// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. With a
-/// digest, the certificate must also have this chain. The whole label is compared: two namespaces may have the same
-/// label when the label is cut, and then the names differ.
+/// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. When `digest`
+/// is given, the name must also end with the first digits of this digest. The name is compared as well as the label,
+/// because long labels are cut: two namespaces may then have the same label, but the names differ.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,
@@ -261,7 +261,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, as far as certificates were read.
+/// Returns the certificates that the ports of a load balancer use, for people to read. Certificates that
+/// were not read are missing.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|one| {
         let ports = balancer.services.iter();

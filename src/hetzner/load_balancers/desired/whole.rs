@@ -101,25 +101,27 @@ pub(crate) enum Machine {
     Dedicated {
         number: u64,
         public: Option<Ipv4Addr>,
-        /// The address in the vSwitch subnet of the private Network. When the
-        /// subnets are not known, any InternalIP counts.
+        /// The address in the vSwitch subnet of the private Network, or any InternalIP of the node when
+        /// the subnets are not known.
         private: Option<Ipv4Addr>,
     },
 }
 
-/// The host name that the Service's status has instead of addresses, and the addresses that the status leaves out.
+/// The settings of the Service's status: the host name that is shown instead of addresses, the `ipMode`, and the
+/// addresses that are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries have `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer,
-    /// so that kube-proxy sends no traffic for another owner's port to this Service. A port with the PROXY
-    /// protocol also gives the entries this mode.
+    /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the
+    /// load balancer, so that kube-proxy sends no traffic for another owner's port to this Service. A port with the
+    /// PROXY protocol also gives the entries this mode.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
 }
 
 impl Attach {
-    /// Whether a Network of this load balancer is detached, together with the targets that are reached by the Network.
+    /// Whether a Network of this load balancer is detached, together with the targets that are
+    /// reached through the Network.
     pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
@@ -199,7 +201,7 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 }
 
 /// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
-/// no Service may decide, no default counts.
+/// no Service may decide, defaults are not used.
 fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let defaults = &context.project.defaults;
     let is_decided = !context.group.has_no_decider();
@@ -322,7 +324,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     Some(Attach { network, ip, range })
 }
 
-/// Reports what the API would refuse in any case.
+/// Reports settings that leave the load balancer no way to its targets, which the API would refuse in any case.
 fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
@@ -342,8 +344,8 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     }
 }
 
-/// Returns how new targets of an external load balancer are reached. The oldest Service with a port there decides. When
-/// no Service has a port there yet, the planned Service decides.
+/// Returns how new targets of an external load balancer are reached. The oldest Service with a port on the load
+/// balancer decides. When no Service has a port there yet, the planned Service decides.
 fn way_on_external(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -378,12 +380,12 @@ fn way_on_external(
 enum Asked {
     All,
     Selected(Selector),
-    /// The nodes that are targets now, because what another Service asks for is not known.
+    /// The nodes that are targets now. They stay, because it is not known which nodes another Service asks for.
     Present,
 }
 
-/// Returns what the Services ask for whose nodes are targets together. On an external load balancer, these are all its
-/// Services. On any other load balancer, this is the Service itself, or the Service that decides for it.
+/// Returns which nodes each Service asks for as targets. On an external load balancer, all its Services are asked. On
+/// any other load balancer, only the Service itself is asked, or the Service that decides for it.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -471,7 +473,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         return Machine::Server(id.number());
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
-        // The subnets were not read. The API says so when it cannot reach the address.
+        // The subnets were not read. The API answers with an error when the load balancer cannot reach the address.
         None => context.project.network.is_some(),
         Some(subnets) => {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))

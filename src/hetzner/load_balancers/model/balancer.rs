@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct LoadBalancer {
     pub id: u64,
     pub name: String,
-    /// When the load balancer was created, or `None` when this is not known.
+    /// The time at which the load balancer was created, or `None` when this time is not known.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
     /// The labels. An answer without `labels`, `protection`, `services` or `targets` is an error: a load balancer
@@ -67,7 +67,7 @@ pub struct Monthly {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Deprecation {
-    /// A time in RFC 3339.
+    /// The time after which the type is not available any more, in RFC 3339.
     pub unavailable_after: String,
 }
 
@@ -133,7 +133,7 @@ pub enum Target {
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A target of a kind that this version does not know.
+    /// A target of a kind that this version does not support.
     #[serde(other)]
     Unknown,
 }
@@ -160,8 +160,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the cloud itself says that the target is a node. What a kubelet reports is not enough,
-    /// because a kubelet may report any address.
+    /// Whether the cloud itself says that the target is a node. The report of a kubelet is not enough, because a
+    /// kubelet may report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
@@ -222,7 +222,8 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// The result of one port's health checks of one target. Thousands of results have the same few words.
+/// The result of one port's health checks of one target. The texts are interned, because they are the
+/// same in thousands of results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
@@ -264,8 +265,8 @@ impl PrimaryIp {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP that a text names by ID, name or address. When a text names
-    /// several, the ID counts first, then the name.
+    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, the one
+    /// with this ID is returned, or else the one with this name.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
@@ -340,7 +341,7 @@ impl LoadBalancer {
         self.targets.iter().map(count).sum()
     }
 
-    /// Returns the servers that are targets by themselves, and whether each is reached by its private IP.
+    /// Returns the servers that are targets without a label selector, and whether each is reached by its private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let targets = self.single_targets();
         targets.filter_map(|(target, by_private)| match target {
@@ -349,7 +350,7 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets by themselves, and whether each is reached by a private IP.
+    /// Returns the servers and addresses that are targets without a label selector, and whether a private IP is used.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {
@@ -364,7 +365,7 @@ impl LoadBalancer {
     }
 }
 
-/// Reads a time. A text that is not a time counts as not known.
+/// Reads a time. A text that is not a time is read as `None`.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))

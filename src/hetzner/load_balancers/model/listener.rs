@@ -6,15 +6,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The port on which kube-proxy, or its replacement, says whether the node takes traffic. The answer is 200 or 503. It
-/// is also 503 when the node is about to be deleted (KEP-3836).
+/// The port on which kube-proxy, or its replacement, says whether the node takes traffic. The status code is 200 or
+/// 503. A node that is about to be deleted also has 503 (KEP-3836).
 pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
 /// A port of a load balancer: where traffic comes in, where it is sent, and how targets are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     pub listen_port: u16,
-    /// The fields as the API writes them. The API chooses the value of a field that is not here.
+    /// The fields as the API writes them. The API chooses the value of a field that is missing from this map.
     fields: BTreeMap<PortField, Value>,
 }
 
@@ -27,7 +27,8 @@ pub(crate) enum Part {
     /// The fields that only `https` ports have.
     Https,
     Check,
-    /// The part that only a health check by `http` has. A check over TLS is `http` with `tls`.
+    /// The part that only a health check by HTTP has. A health check by HTTPS has the protocol
+    /// `http` and the field `tls`.
     HttpCheck,
 }
 
@@ -99,8 +100,8 @@ macro_rules! port_fields {
     };
 }
 
-// The columns are the name in messages, the part of the API's document, the name
-// in that part, and the type of the values.
+// The columns are the field's name in messages, the part of the API's document that has the field, the field's key in
+// this part, and the type of the field's values.
 port_fields! {
     Protocol: "protocol", Port, "protocol", Text;
     DestinationPort: "destination port", Port, "destination_port", Number;
@@ -128,8 +129,8 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the value as people read it. Equal texts mean equal values. Returns `None` when the protocol has no such
-    /// field, or when the API chooses the value.
+    /// Returns the value as text for people. Equal texts mean equal values. Returns `None` when the protocol has no
+    /// such field, or when the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;
