@@ -1,9 +1,9 @@
 //! The Lease: which of several daemons works, and until when it may write.
 //!
-//! The same Lease and the same rules as client-go's leader election, so that two
-//! cloud-controller-managers hand over instead of fighting. A thread waits for the Lease, acquires it and renews it at
-//! every retry period: `acquire` → `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`.
-//! Beyond client-go: the gate of `leadership` lets a write start only when it ends before the lease does.
+//! The Lease and its rules are those of client-go's leader election, so that two cloud-controller-managers hand over
+//! instead of fighting. A thread waits for the Lease, acquires it and renews it at every retry period: `acquire` →
+//! `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`. One rule goes beyond client-go: the
+//! gate of `leadership` lets a write start only when the write ends before the lease does.
 
 mod election;
 mod leadership;
@@ -18,20 +18,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A daemon that ends waits that long for its Lease to be released, by the machine's time.
+/// How long a daemon that ends waits for its Lease to be released, by the machine's time.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// A standby's.
+    /// Waits without end, as a standby does.
     Forever,
-    /// Until it is seen renewed: its holder is alive, and does the work.
+    /// Waits until the Lease is seen renewed, because its holder is then alive and does the work.
     UntilRenewed,
 }
 
 impl Lease {
-    /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
+    /// Waits until we lead, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -42,14 +42,15 @@ impl Lease {
         }
     }
 
-    /// Tries to get the Lease from now on, and then renews it until the wish to end, or until the Lease is lost. The last
-    /// renewal still counts while the controllers end: every write that the gate let pass ends before the lease does.
+    /// Tries to get the Lease from now on, and then renews it until the wish to end, or until the Lease is lost. The
+    /// last renewal still counts while the controllers end, because every write that the gate let pass ends before
+    /// the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// What tries to get the Lease, and renews it.
+    /// Returns the renewer, which tries to get the Lease and renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -62,8 +63,8 @@ impl Lease {
         }
     }
 
-    /// Hands the Lease back, so that the next process need not wait for its end. Nothing is
-    /// written after it: `stop` is set.
+    /// Hands the Lease back, so that the next process need not wait for the Lease's end. Nothing is written after the
+    /// release, because `stop` is set.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !self.leads() {
@@ -87,7 +88,7 @@ impl Lease {
         }
     }
 
-    /// A renewal may be under way.
+    /// Releases the Lease. A conflict is possible, because a renewal may be under way.
     fn release_now(&self) -> Result<(), kube::Error> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
@@ -121,18 +122,19 @@ pub struct Renewer {
     /// The holder that was logged last.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// An answer came, once.
+    /// Whether an answer ever came.
     worked_once: bool,
 }
 
 impl Renewer {
-    /// One try; false at the end.
+    /// Makes one try. Returns false when no other try follows.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
     }
 
-    /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.
+    /// Makes one try, and returns its step. In steady state the try is one PUT over the Lease that we wrote last.
+    /// Otherwise the Lease is read, and decides the step. When the step is a write, the write was made.
     fn try_once(&mut self) -> Result<Step, kube::Error> {
         if let Some(held) = &self.held {
             let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -171,7 +173,7 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs what is new; false at the end.
+    /// Logs what is new. Returns false when no other try follows.
     fn continues(&mut self, outcome: Result<Step, kube::Error>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
