@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(text("nonsense"), None);
     }
 
-    /// Everything that has a name in one of the tables is found by it.
+    /// Everything that has a name in one of the tables is found by this name.
     #[test]
     fn everything_is_found_by_its_name() {
         for row in rows() {

@@ -33,7 +33,7 @@ pub(super) struct List<Plans> {
     pub(super) empty: String,
     /// The text below the table.
     pub(super) below: String,
-    /// What `lb list` shows as kept, see [`output::Document`].
+    /// The kept objects that `lb list` shows, see [`output::Document`].
     pub(super) kept: Option<Option<Vec<Kept>>>,
     /// The lines that are printed to stderr.
     pub(super) notes: String,

@@ -144,7 +144,7 @@ impl<'a> Word<'a> {
         format!("there is no {what}{hint}")
     }
 
-    /// Returns the error for a word that names all of these objects and should name one.
+    /// Returns the error for a word that names several objects and should name one.
     fn ambiguous(&self, found: &BTreeSet<String>) -> String {
         let prefix = self.kind.prefixes[0];
         let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();

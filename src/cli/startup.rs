@@ -195,7 +195,7 @@ fn with_daemon(
 ) -> Result<(Option<kube::Client>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
+    // The daemon and commands without a cluster have their own settings. In a pod the environment is the daemon's.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -240,7 +240,7 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
 }
 
 /// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says why it is not known
-/// which one it is.
+/// which daemon is meant.
 fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
         // A command that only reads asks the API server itself, and reports why the API server does not answer.

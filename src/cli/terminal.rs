@@ -64,8 +64,8 @@ fn window(stream: i32) -> (usize, usize) {
     (size.ws_col.into(), size.ws_row.into())
 }
 
-/// Whether the text on stdout or stderr may be coloured. Any value of `NO_COLOR` but an empty one forbids colours,
-/// unless `--color` is set: <https://no-color.org>.
+/// Whether the text on stdout or stderr may be coloured. Any value of `NO_COLOR` but an empty one forbids colours, see
+/// <https://no-color.org>. `--color=always` and `--color=never` come before `NO_COLOR`.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match ASKED.get().copied().unwrap_or_default() {
@@ -105,7 +105,7 @@ fn colored_line(line: &str) -> String {
     if is_heading(text) {
         return format!("\x1b[{BOLD}m{text}\x1b[0m{end}");
     }
-    // At least two spaces stand between the cells of a table, and between a message and what stands before it.
+    // The cells of a table stand at least two spaces apart, and so do a message and the words before it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();

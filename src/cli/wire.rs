@@ -30,11 +30,11 @@ const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// however much a test shortens time.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// A token of the Cloud API has this many characters; another length is worth a warning.
+/// The number of characters that a token of the Cloud API has. Another length is worth a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// Returns the metadata service that is asked whether this machine is attached to the Network. A dry run does not ask
-/// it, because a person may try that from anywhere. A setting also turns the question off.
+/// Returns the metadata service that is asked whether this machine is attached to the Network. `None` means that
+/// nothing is asked, because a setting turns the question off, or because a person may try a dry run from anywhere.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;

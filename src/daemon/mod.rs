@@ -24,8 +24,8 @@ use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
 /// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease may
-/// take one more, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by default.) These times
-/// are the machine's.
+/// take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by default.)
+/// These times are the machine's.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// How long the end waits for events at most, while the Lease is held.
@@ -96,7 +96,7 @@ impl Running {
         self.ended()
     }
 
-    /// Returns how the daemon ended. Before its end, the answer is the one for a daemon that was asked to end.
+    /// Returns how the daemon ended. Before its end, this is the result of a daemon that was asked to end.
     fn ended(&self) -> Ended {
         if self.ticks.failed.load(Ordering::Relaxed) { Ended::Blocked } else { Ended::Stopped }
     }
@@ -141,7 +141,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // After the timeout the receiver does not exist any more.
+    // The receiver does not exist any more after the timeout.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -160,7 +160,7 @@ impl Outages {
     ) {
         let mut states = lock(&self.states);
         let state = match (outage.map(state_of), states.get(controller)) {
-            // This tick had no question about dedicated servers, so that their outage may go on.
+            // The outage of dedicated servers may go on, because this tick had no question about them.
             (None, Some(before)) if dedicated_fails && before.starts_with("robot ") => {
                 return;
             }

@@ -16,8 +16,8 @@ use std::fmt::Display;
 /// How long before its end a certificate is reported. Let's Encrypt and cert-manager renew a month before the end.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service may wait for its address, and a deleted one for its end. When a CronJob syncs, an hour may
-/// lie between two runs.
+/// How long a new Service may wait for its address, and a deleted Service for its end. When a CronJob syncs, an hour
+/// may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &View) -> Verdicts {

@@ -1,4 +1,4 @@
-//! The view: what was read for the checks.
+//! The view of both APIs on which the checks decide.
 
 use super::outcome::Seen;
 use crate::cache::Refresh;
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Cloud {
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
-    /// What the API shows about itself, e.g. the rate limit. Answers to calls that failed count as well.
+    /// The facts that the API shows about itself, e.g. the rate limit. Answers to calls that failed count as well.
     pub(in crate::cli) checkup: Checkup,
     /// The load balancers of the project, made for any cluster. They are read only when the cluster does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,

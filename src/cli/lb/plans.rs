@@ -170,7 +170,7 @@ impl Services {
     }
 
     /// Whether a Service of this name exists and has or had a load balancer of ours. Returns an error when the Service
-    /// never had one.
+    /// never had a load balancer.
     fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);

@@ -75,7 +75,7 @@ impl Lease {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // After the timeout the receiver does not exist any more.
+        // The receiver does not exist any more after the timeout.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
