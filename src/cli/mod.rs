@@ -199,7 +199,7 @@ fn prepare() {
 }
 
 /// Limits glibc to one memory arena. By default every thread has an arena of its own, which keeps the memory that the
-/// thread once needed. These would be megabytes for a daemon whose threads take turns parsing lists.
+/// thread once needed. That memory would be megabytes for a daemon whose threads take turns parsing lists.
 #[allow(unsafe_code)]
 fn one_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

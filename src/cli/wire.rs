@@ -287,7 +287,7 @@ fn timing(read_timeout: Duration) -> Timing {
 }
 
 /// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon in
-/// the place of another CCM logs one warning instead, so that nothing stops that ran before.
+/// the place of another CCM logs one warning instead, because a daemon that ran before must not stop.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {

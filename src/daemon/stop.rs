@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// The condition that a write waits for. It is apart from `ended`, because a renewal of the Lease must end no
+    /// The condition that a write waits for. It is not `ended`, because a renewal of the Lease must end no
     /// other thread's sleep.
     changed: Condvar,
 }

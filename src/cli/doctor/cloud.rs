@@ -15,9 +15,11 @@ use std::collections::HashSet;
 /// The daemon delays refreshes when fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
-/// A smaller difference can come from the network and from rounding to whole seconds, although the clocks agree.
+/// The difference between the clocks, in seconds, that is worth a warning. The network and whole seconds make a smaller
+/// difference of equal clocks.
 const WARN_SKEW_S: u64 = 5;
-/// Tokens and certificates are sooner or later refused because of a difference smaller than this.
+/// The difference between the clocks, in seconds, that is a failure. Tokens and certificates are refused for less than
+/// this, sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
 pub(super) fn token(view: &View) -> Verdict {

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | `observe` | the table of what is read, in which order, and after what |
 //! | `reads` | the reads, and what a role must allow for them |
-//! | `view` | what was read |
-//! | `outcome` | what comes of a check |
+//! | `view` | everything that was read |
+//! | `outcome` | the outcome of a check, and why something was not read |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
 mod cloud;

@@ -159,7 +159,7 @@ pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, pr
     Some(listed.map(|view| view.value))
 }
 
-/// The dedicated servers that the login of Robot may see. `None` when `ROBOT_ENABLED` is false.
+/// Returns the dedicated servers that the login of Robot may see, or `None` when `ROBOT_ENABLED` is false.
 pub(super) fn of_login(view: &View) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
