@@ -31,9 +31,9 @@ pub(super) enum Kind {
     Version,
 }
 
-/// The place of the settings in a help text.
+/// The placeholder for the settings in a help text.
 const FLAGS: &str = "@flags\n";
-/// The place of the list of topics in a help text.
+/// The placeholder for the list of topics in a help text.
 const TOPICS: &str = "@topics\n";
 
 macro_rules! text {

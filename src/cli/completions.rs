@@ -80,7 +80,8 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::NodeInspect | Command::NodeSync => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
-                // The ID of a load balancer comes before the name of the Service. IDs are not offered.
+                // This command takes the ID of a load balancer first, and then the name of the Service. IDs are not
+                // offered, so nothing is offered before an ID was typed.
                 Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
                     Vec::new()
                 }
@@ -139,8 +140,8 @@ fn asked(
     plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
 }
 
-/// Keeps only the names that every shell takes as they are. A shell may expand other names, or put them on the command
-/// line without quotes. Whoever wrote the kubeconfig or the object chose these names.
+/// Keeps only the names that every shell takes literally. A shell may expand other names, or put them on the command
+/// line without quotes. Names can't be trusted, because they were chosen by whoever wrote the kubeconfig or the object.
 fn plain(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| text::is_plain(name));
     names

@@ -118,7 +118,7 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the word as the tables have it: without dashes, prefix, `$` and value.
+/// Returns the word in the form that the tables have, which is without dashes, prefix, `$` and value.
 fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()

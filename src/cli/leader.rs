@@ -1,4 +1,4 @@
-//! Leader election for the commands: work under the Lease, and the question who holds it.
+//! Leader election for the commands. It runs work while this process holds the Lease, and shows who holds the Lease.
 
 use super::output::{Exit, Printer};
 use super::wire;
@@ -82,7 +82,7 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Lets the identity of the cluster be read from the daemon's Lease, as soon as something rests on the identity.
+/// Makes the identity of the cluster come from the daemon's Lease. The Lease is read only when the identity is needed.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));

@@ -30,8 +30,8 @@ const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
 
-/// Fields that the API server or another tool sets, with the values that they get here. The API server itself complains
-/// about a missing name.
+/// Fields of the metadata that a manifest may lack because the API server or another tool sets them later, each with
+/// the value that is used here instead. A missing name is not reported here, because the API server reports it.
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
@@ -63,7 +63,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // The numbers follow the order in which the Services are created.
+    // The UIDs are numbered in the order of the manifests, in which the Services would be created.
     let services = all.iter_mut().filter_map(|one| one.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -216,7 +216,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-/// Visitors for values without parts.
+/// Defines the visitor's methods for values without parts, e.g. numbers and strings.
 macro_rules! scalars {
     ($($visit:ident($type:ty);)*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {

@@ -20,7 +20,7 @@ pub(super) struct Table<Plans, Row> {
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
     /// Returns a cell for each column, with the columns of `-o wide` last. The flag says whether the output is wide.
     pub(super) cells: fn(&Row, bool) -> Vec<String>,
-    /// Returns the cells while one API does not answer.
+    /// Returns the cells of a row when one API does not answer. The last argument says which API answers.
     pub(super) half: fn(&Row, bool, Sides) -> Vec<String>,
     /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,

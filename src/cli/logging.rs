@@ -30,7 +30,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     let level = level(settings, reader);
     let (changes, findings) = match reader {
         Reader::Daemon => (level, level),
-        // The output of a person's command already has its findings.
+        // A person's command prints the findings itself, so that they are not logged as well.
         Reader::Person => (level, LevelFilter::Off),
         Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
@@ -54,14 +54,15 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // The line is printed later, when the line about a wait may be there again.
+            // This line is printed later than it is made. By then a line about a wait may be on the terminal again, so
+            // it is erased first.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })
         .target(Target::Pipe(Box::new(process::Stderr)))
         .build();
     let level = logger.filter();
-    // A second start would fail, and there is none.
+    // The only possible error is a second start of the log, and the log is started only once.
     drop(process::log_with(Box::new(logger), level));
 }
 

@@ -71,7 +71,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The parts that the commands on nodes work with.
+/// The context and the controllers with which the commands on nodes work.
 struct Nodes {
     context: Context,
     nodes: NodeController,

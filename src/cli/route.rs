@@ -49,7 +49,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// The parts that the commands on routes work with.
+/// The context and the controller with which the commands on routes work.
 struct Routes {
     context: Context,
     controller: RouteController,

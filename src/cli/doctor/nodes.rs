@@ -120,7 +120,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
             return None;
         }
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
-        // A blocked node can't be initialised, or can't be kept right.
+        // A finding that blocks a node means that the node can't be initialised, or can't be kept as it should be.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(Outcome::fail, finding, &inspect(plan))),

@@ -15,7 +15,7 @@ use crate::provider::{Checkup, Urgency, clock};
 use crate::settings::{Command, Settings};
 use std::time::Duration;
 
-/// A read of the checks. `STAGES` has the reads in their order.
+/// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct Stage {
     /// The name of what the stage reads.
     name: &'static str,
@@ -152,7 +152,7 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// and the user's rights are not checked again once the user has all of them.
 pub(in crate::cli) struct Observer<'a> {
     reader: Reader<'a>,
-    /// How long an answer of the cloud is used. Zero means that an answer is used for one view only.
+    /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
     keep: Duration,
     /// The last answers of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(Cloud, Ended)>,
@@ -242,8 +242,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Returns the provider, even without a token. Such a provider plans nothing, but still knows which provider a provider
-/// ID belongs to, and is asked for nothing else.
+/// Returns the provider, even when there is no token. A provider without a token plans nothing. It only tells which
+/// provider a provider ID belongs to.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

@@ -57,13 +57,13 @@ pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 /// The reason why something was not read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
-    /// The read needs another check, which did not pass. The value is the name of that check.
+    /// The read was not made, for a reason that another check reports. The value is the name of that check.
     Needs(&'static str),
-    /// The thing does not exist here, or may not be read, and that is no fault.
+    /// The reason why there is nothing to read, or why the user may not read it. Neither is a fault.
     NotHere(String),
     /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),
-    /// The API does not accept the credentials, so no later read sends them. The other values are those of `Failed`.
+    /// The API refused these credentials, so no later read sends them. The two texts are the same as in `Failed`.
     Refused(Credential, String, Option<String>),
 }
 
@@ -77,7 +77,7 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the gap of a read that needs `self`. The check `check` reports `self`.
+    /// Returns the gap of something that can't be read because of this gap. `check` is the check that reports this gap.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -91,7 +91,7 @@ pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a 
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
-/// Lets `?` return a gap from the check that reports it.
+/// Lets `?` turn a reference to a gap into the error of a check.
 impl From<&Gap> for Gap {
     fn from(gap: &Gap) -> Gap {
         gap.clone()
@@ -115,7 +115,7 @@ impl Outcome {
         Outcome::new(Status::Skipped, message, "")
     }
 
-    /// Returns the outcome for something that was not read. `remedy` is the fix when the read was tried, and its error
+    /// Returns the outcome for something that was not read. `remedy` is the fix for a failed read whose error
     /// shows no fix.
     pub(super) fn unread(gap: Gap, remedy: &str) -> Outcome {
         match gap {
@@ -154,7 +154,7 @@ impl Outcome {
 const LONGEST_MESSAGE: usize = 300;
 
 /// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
-/// object, and so the whole message when the message is cut here.
+/// object. The outcome refers to this command when the message is cut here.
 pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
     finding: &Finding,

@@ -31,7 +31,7 @@ pub(super) struct Reader<'a> {
     /// The clients of both APIs. The cluster may be asked only when `no_cluster` is `None`.
     pub(super) apis: Seen<Apis>,
     pub(super) no_cluster: Option<Gap>,
-    /// How long an answer of Kubernetes is used.
+    /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
     pub(super) look: Duration,
     /// Whether it is known that the user may do all that the daemon does.
     pub(super) has_rights: bool,
@@ -56,7 +56,8 @@ const NEEDS: &[Need] = &[
 /// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election needs. A role names the one Lease, except for the verb `create`.
+/// The resource that only leader election needs. A role allows its verbs for the one Lease that the daemon uses. Only
+/// the verb `create` can't be limited to the name of an object.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
@@ -100,7 +101,8 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Anybody may ask for the version, so only now it is known that the API server does not accept the credentials.
+        // Every user may read the version, so only this second call shows that the API server does not
+        // accept the credentials.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -194,8 +196,8 @@ pub(super) fn network(cloud: &Cloud) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project, made for any cluster. They are read only when the cluster
-/// does not answer.
+/// Returns the load balancers of the project that were made for this or any other cluster. They are read only when the
+/// cluster does not answer.
 pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
     let provider = &reader.apis.as_ref()?.provider;
     let balancers = provider.load_balancers().filter(|_| !has_cluster);
@@ -247,7 +249,8 @@ pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Ve
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::Settings {
-        // A list may be half as old as each of these periods.
+        // The controller accepts lists that are half as old as these periods, so it accepts lists that are as
+        // old as `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
@@ -344,7 +347,8 @@ fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the gap for objects that not every user may list. That is no fault, unless the credentials were refused.
+/// Returns the gap for objects that could not be listed. This is no fault, because not every user may list them, unless
+/// the API refused the credentials.
 fn unlisted(error: kube::Error, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

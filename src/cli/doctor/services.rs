@@ -100,10 +100,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
     outcomes.collect()
 }
 
-/// Returns why the port probably was a Service's, or `None`. Either the port sends traffic to the node port of a
-/// Service that left the load balancer or has another port there now, or no target answers on a load balancer that
-/// Services use. A Service with the same port and node port that uses the load balancer gets its label again, so its
-/// port is not reported.
+/// Returns why the port probably was a Service's, or `None`. A first reason is that the port sends traffic to the node
+/// port of a Service which has the same port but left the load balancer, or which has another port on the load
+/// balancer now. A second reason is that no target answers on this port, although Services use the load balancer. The
+/// port is not reported when a Service with the same port and node port uses the load balancer, because that Service
+/// gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses = |plan: &ServicePlan| {
@@ -220,7 +221,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The outcome about each port has the fix.
+            // The outcomes for the ports have the fix, so this outcome has none.
             let (name, id) = (&found.name, found.id);
             let lack = format!("without an address: none of its ports can be had on {name} ({id})");
             return Some((lack, String::new()));

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The results of all reads. A field that was not read says why.
+/// The results of all reads. A field that could not be read holds the reason.
 pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) settings: &'a Settings,
     /// The problems of the settings, except those of the token.
@@ -30,7 +30,7 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::Plan>,
     pub(in crate::cli) services: ServicesView,
-    /// The refreshes of the lists that were read.
+    /// The lists that were read, and how often the daemon refreshes each of them.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
@@ -51,9 +51,11 @@ pub(in crate::cli) struct Cloud {
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
-    /// The facts that the API shows about itself, e.g. the rate limit. Answers to calls that failed count as well.
+    /// The facts that the API shows about itself, e.g. the rate limit. They are taken from the answers to failed
+    /// calls as well.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project, made for any cluster. They are read only when the cluster does not answer.
+    /// The load balancers of the project that were made for this or any other cluster. They are read only when the
+    /// cluster does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 

@@ -154,7 +154,7 @@ fn diff(plan: &ServicePlan) -> String {
         // The load balancer does not exist any more, or it is protected.
         (Want::Remove, _) if plan.changes().is_empty() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The load balancer stays, without what the Service has on it.
+        // The load balancer stays, but loses everything that it has for this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -198,7 +198,7 @@ fn serves_nothing(plan: &ServicePlan) -> bool {
     !plan.service.spec.ports.iter().any(|port| port.protocol == Protocol::Tcp)
 }
 
-/// Returns the fields that differ. All ports share one word, and so do all targets and all labels.
+/// Returns the fields that differ. All ports that differ are one word, and so are all targets and all labels.
 fn fields(plan: &ServicePlan) -> Vec<String> {
     let fields = plan.cloud.fields.iter();
     let words: BTreeSet<String> = fields.filter(|field| field.differs()).map(word).collect();

@@ -122,7 +122,8 @@ fn plan_and_ask(
     Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
 }
 
-/// Returns a usage error when the command has to ask and can't. The question needs a terminal, or an answer beforehand.
+/// Returns a usage error when the command must ask for confirmation and can't. The question needs a terminal, and is
+/// not asked with `--yes` or `--dry-run`.
 fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     let context = &services.context;
     context.show_leader();

@@ -25,7 +25,7 @@ pub(super) fn turned_off() -> String {
     )
 }
 
-/// The parts that the commands on Services work with.
+/// The context, the controller and the command with which the commands on Services work.
 pub(super) struct Services {
     pub(super) context: Context,
     pub(super) controller: ServiceController,
@@ -220,7 +220,7 @@ fn called(plan: &ServicePlan) -> Known {
     }
 }
 
-/// Returns a description of what the word names, for the message that it does not exist.
+/// Returns the description of the object that the word should name, for the error that this object does not exist.
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
@@ -230,7 +230,7 @@ fn not_there(word: &Word) -> String {
     }
 }
 
-/// Checks that the form of a word is a Service's name, and that the word names no other namespace than `given`.
+/// Checks that a word has the form of a Service's name, and that it names no other namespace than `given`.
 fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     let readings = word(text, given.unwrap_or("default")).readings();
     match given {
