@@ -12,7 +12,7 @@ const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.
 pub(super) struct Kind {
-    /// The words that may stand before a slash. ccm itself writes the first of them.
+    /// The words that a person may write before the slash of `KIND/NAME`. ccm itself writes the first of them.
     pub(super) prefixes: [&'static str; 3],
     /// The command that shows all objects of the kind.
     list: &'static str,
@@ -23,9 +23,9 @@ pub(super) const NODES: Kind = Kind { prefixes: ["node", "nodes", "no"], list: "
 pub(super) const SERVICES: Kind =
     Kind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
 
-/// Returns the objects that the words name. `in_cloud` returns what the objects are called in the cloud, and is called
-/// at most once, when a word needs it. `none` describes what a word names that does not exist. On an error, all that is
-/// wrong was printed.
+/// Returns the objects that the words name. `in_cloud` returns the objects with their names in the cloud. It is called
+/// at most once, and only when a word is no name in Kubernetes. `none` returns the description of an object that does
+/// not exist. An error is printed for each word that does not name exactly one object.
 pub(super) fn resolve(
     kind: &Kind,
     words: &[String],
@@ -87,8 +87,8 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Returns the full names that the word may stand for. There are two when a namespace is called like the kind. The
-    /// set is empty when the word is no name.
+    /// Returns the full names that the word may mean. A word such as `service/web` has two, because a namespace may
+    /// have the name `service`. The set is empty when the word has not the form of a name.
     pub(super) fn readings(&self) -> BTreeSet<String> {
         let full = |text: &str| {
             let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
@@ -102,7 +102,8 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the objects that the word names: by their own names, else by what they are called in the cloud.
+    /// Returns the objects that the word names. Names in Kubernetes come first. Only when no object has that name, the
+    /// IDs, names and addresses in the cloud are compared.
     fn find(&self, known: &[Known]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();

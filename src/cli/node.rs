@@ -352,11 +352,11 @@ const TABLE: Table<Vec<Plans>, Plans> = Table {
     },
     name: |plans| plans.node.object.for_people(),
 };
-/// The width of a terminal from which the list shows two addresses of each node.
+/// The smallest width of a terminal at which the list shows two addresses of each node.
 const ROOM_FOR_TWO: usize = 100;
 
-/// The columns that are not known without the cloud: those from the state on, except addresses, provider ID
-/// and server labels.
+/// The columns that are not known without the cloud. These are `STATE` and all columns after it, except `ADDRESSES`,
+/// `PROVIDER ID` and `SERVER LABELS`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
 /// The columns that are not known without Kubernetes. The name is shown nevertheless, because a server mostly has

@@ -92,7 +92,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of a message about something that does not exist. The end says which API alone was asked.
+    /// Returns the end of a message about an object that does not exist. When only one API answered, the end says
+    /// which. Otherwise it is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -158,7 +159,7 @@ impl Context {
         snapshot.map_err(|why| Failed::Shown(Printer::failure(&why)))
     }
 
-    /// Prints which leader does the same work.
+    /// Prints which daemon leads, because that daemon does the same work as this command.
     pub(super) fn show_leader(&self) {
         leader::show(&self.settings, &self.apis);
     }
@@ -185,7 +186,7 @@ impl Context {
     }
 
     /// Returns the report of an outage that leaves some objects of the plans unclear, and prints the error to stderr.
-    /// What was answered before is not asked for again.
+    /// Lists that the cache has from an earlier answer are not read again.
     fn unclear(&self, plans: &impl Planned) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -245,7 +246,7 @@ impl Context {
         }
     }
 
-    /// Prints the output of `inspect`. `report` is about an API that does not answer.
+    /// Prints the output of `inspect`. A `report` means that an API did not answer, and makes the command fail.
     pub(super) fn show(
         &self,
         plans: &impl Planned,
@@ -320,7 +321,7 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // Wrapping leaves one space between words, so that one column is kept for the second space.
+    // Wrapping leaves only one space between words. One column is kept free for the second space that is added below.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
@@ -345,7 +346,7 @@ pub(super) fn warnings<'a>(
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
-/// Returns what was done, what should be known, what failed, and the number of each.
+/// Returns a line for each change, each note and each failure, and then the counts of the report.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();

@@ -1,6 +1,6 @@
 //! The output of the commands. Data is written to stdout and everything else to stderr, each in one piece. The output
-//! has no control characters and no secret that this process has shown to an API, because text from outside may hold
-//! anything. Code that makes a line of such text calls [`line`], so that all line ends are our own.
+//! has no control characters, and no secret that this process has sent to an API, because text from outside may hold
+//! anything. Code that makes a line of such text calls [`line`], so that text from outside can't add line ends.
 
 use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
@@ -27,7 +27,8 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// Returns a failure when `is_failed`. A failure of the output stays a failure in any case.
+    /// Returns `Failed` instead of `Done` when `is_failed`. Every other exit stays as it is, e.g. a failure
+    /// of the output.
     pub(super) fn fail_if(self, is_failed: bool) -> Exit {
         match self {
             Exit::Done if is_failed => Exit::Failed,
@@ -51,7 +52,7 @@ impl From<cache::Error> for Failed {
 
 pub(super) struct Printer;
 
-/// Whether stdout has no reader any more. Output that is printed again and again ends then.
+/// Whether stdout has no reader any more. A command that prints again and again, as with `--watch`, then ends.
 pub(super) static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
 
 impl Printer {
@@ -222,7 +223,7 @@ impl<I> Document<I> {
     }
 }
 
-/// Returns a row of a list in which the given columns were not read.
+/// Returns the cells of a row with `?` in the given columns, because these columns were not read.
 pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
     for column in columns {
         cells[*column] = "?".to_owned();

@@ -21,7 +21,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node asks for one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // The notes are warnings, and what is blocked.
+        // The notes are the warnings of the plan, and a line for each node that is blocked.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();
@@ -122,7 +122,7 @@ impl Planned for Plans {
     }
 }
 
-/// The item of a destination, of a node, or of the Network.
+/// The item of one destination, of one node, or of the Network, in the document for programs.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
 fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {

@@ -141,7 +141,8 @@ fn once(
     let exit = leader::lead(settings, lease, || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // The wish to end must be read here, because releasing the Lease afterwards stops everything.
+        // Whether the process was asked to end must be read here, because releasing the Lease afterwards sets
+        // `stop` as well.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -186,7 +187,8 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // The next controller would ask the same API for the same thing.
+            // The pass ends here, because the next controller would ask the API that does not answer for
+            // the same thing.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
@@ -206,8 +208,8 @@ fn pass(
     exit
 }
 
-/// Prints what each controller would do in one pass, as `sync --dry-run` prints it, and how much in all. An object that
-/// several controllers change is counted by each of them.
+/// Prints what each controller would do in one pass, in the form of `sync --dry-run`, and then the total of all
+/// controllers. An object that several controllers change is counted for each of them.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
     let mut all = Vec::new();

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A simulated daemon checks this often whether it leads, so that its work begins at most this long after it leads.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
-/// A daemon whose threads a simulation runs. It has no health server, and a call takes the place of a signal.
+/// A daemon whose threads are run by a simulation. It has no health server. A test calls `stop` instead of
+/// sending a signal.
 pub struct Simulated {
     stop: &'static Stop,
     lease: Option<Arc<Lease>>,

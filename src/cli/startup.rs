@@ -26,7 +26,7 @@ pub(super) struct Started {
     /// The problems of the settings. `doctor` and `status` report them. Other commands have none, because a
     /// problem ends them.
     pub(super) problems: Vec<settings::Problem>,
-    /// The settings of the daemon that are not known here. Because of them the command shows its plan
+    /// The daemon's settings that this command could not read. Because of them the command shows its plan
     /// instead of writing.
     pub(super) refused: Option<String>,
     /// The gate that the command's writes pass.
@@ -177,7 +177,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => Reader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // The log of a daemon reports the result of each call instead.
+    // A daemon shows no such line, because its log reports the result of each call.
     if reader != Reader::Daemon {
         logging::show_waits();
     }
@@ -186,8 +186,8 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Adds the settings of the cluster's daemon, when there are any to take. Returns the client that read them, and which
-/// of them are not known here. On an error the command ends, and everything was printed.
+/// Adds the settings of the cluster's daemon when the command uses them. Returns the client that read them, and which
+/// of the daemon's settings could not be read. On an error the command ends, and everything was printed.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -195,7 +195,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::Client>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon and commands without a cluster have their own settings. In a pod the environment is the daemon's.
+    // The daemon itself and commands without a cluster use only their own settings. The environment of a command in a
+    // pod is that of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -203,7 +204,7 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // The command makes its own client later, and reports the error then.
+    // The command goes on with its own settings. It makes its own client later, and reports the error then.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
@@ -265,9 +266,10 @@ fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, 
     }
 }
 
-/// Returns the settings together with those of the daemon, and which of the daemon's settings were not read. A notice
-/// says where the settings come from, unless the user named the daemon. The error says what is wrong with the daemon's
-/// settings, e.g. when they are those of another version. `doctor` and `status` report these problems instead.
+/// Returns the command's settings completed by those of the daemon, and which of the daemon's settings were not read.
+/// A notice says where the settings come from, unless the user named the daemon. The error says what is wrong with
+/// the daemon's settings, e.g. when the daemon has another version. `doctor` and `status` report these problems in
+/// their output instead.
 fn both(
     command: Command,
     words: Vec<OsString>,
@@ -300,8 +302,9 @@ fn both(
     Ok((both, unread))
 }
 
-/// Returns the daemon's settings that stand in another object and are not set here. `unset` are the settings that the
-/// command uses and that are not set here.
+/// Returns the daemon's settings that were not read because their values stand in another object, e.g. a Secret.
+/// Only settings in `unset` are returned, which are the settings that the command uses and that are not set for
+/// the command itself.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread: Vec<String> =

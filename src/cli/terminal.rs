@@ -16,7 +16,8 @@ const LEAST: usize = 40;
 static ASKED: OnceLock<Color> = OnceLock::new();
 
 pub(super) fn ask_for_color(color: Color) {
-    // Settings are read twice with `--settings-from`, and this setting is the same both times.
+    // With `--settings-from` the settings are read twice. The second call changes nothing, because this setting has the
+    // same value both times.
     let _ = ASKED.set(color);
 }
 
@@ -80,7 +81,8 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// Returns a finished text with colours. A colour shows nothing but the mark or the state that a line has anyway.
+/// Returns a finished text with colours. A colour adds no information, because it repeats the mark or the state that
+/// the line has as text.
 pub(super) fn colored(text: &str) -> String {
     text.split_inclusive('\n').map(colored_line).collect()
 }
@@ -127,7 +129,7 @@ fn is_heading(text: &str) -> bool {
     is_title || text.strip_suffix(':').is_some_and(|name| !name.contains(' '))
 }
 
-/// Returns the colour of a state, or an empty text when the word is no state.
+/// Returns the colour of a word that describes a state, or an empty text for any other word.
 fn state(word: &str) -> &'static str {
     match word {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
@@ -143,7 +145,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// Returns the numbers of a share, e.g. of `1 of 2 ready`, or of `1/2` for targets.
+/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
@@ -189,7 +191,7 @@ pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The cursor needs a line.
+    // The cursor needs a free line below the text.
     if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }
@@ -199,7 +201,8 @@ pub(super) fn screen(text: &str) -> String {
 
 /// Leaves the terminal as it was found, except for what was printed.
 pub(super) fn end() {
-    // A thread that writes to a terminal which takes nothing must not keep the process from ending.
+    // The lock may be held by a thread that writes to a terminal which accepts no output. Such a thread must not keep
+    // the process from ending, so the lock is tried only for a short time.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {

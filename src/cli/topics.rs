@@ -60,7 +60,7 @@ pub(super) fn page(name: &str) -> Option<String> {
 pub(super) struct Row {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
-    /// The cells as the page has them, with the marks of code.
+    /// The cells as the page has them, with the backticks around code.
     pub(super) cells: Vec<String>,
 }
 
@@ -236,12 +236,13 @@ const NARROWEST: usize = 24;
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// How much further the second line of a left side is indented than its first line. A line that is indented by `TEXT`
-/// or more is a text, and not a row.
+/// The additional indent of the second line of a row's left side, compared with the first line. A line that is indented
+/// by `TEXT` or more is running text, and not a row.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns the text in lines of at most `columns` characters. `change` is made in each part before.
+/// Returns the text in lines of at most `columns` characters. `change` is applied to both sides of each line before the
+/// line is wrapped.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {

@@ -7,8 +7,8 @@ use lexopt::Arg;
 use serde::Serialize;
 use std::ffi::OsString;
 
-/// The sources of this program. `make build` sets the commit and the toolchain. A plain `cargo build` has neither, and
-/// a source archive has no commit.
+/// The version of this program, and the source and compiler that it was built from. `make build` sets the commit and
+/// the toolchain. A plain `cargo build` has neither, and a source archive has no commit.
 #[derive(Serialize)]
 struct Build {
     version: &'static str,

@@ -43,7 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing. It lets pass requests that are writes in their form only.
+/// The gate of commands that change nothing. It lets only those requests pass that have the method of a write
+/// and change nothing.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -64,8 +65,8 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Returns both APIs as the settings name them. `kube` is a client that was made before. `writes` says how urgent
-/// writes to the cloud are. No call is made.
+/// Returns both APIs as the settings name them. A new client of Kubernetes is made when `kube` is `None`. `writes` is
+/// the urgency of writes to the cloud. No call is made.
 pub(super) fn apis(
     kube: Option<kube::Client>,
     settings: &Settings,
@@ -158,7 +159,8 @@ pub(super) fn kube_client(
 }
 
 /// Returns the client that is used for the Lease only. Its time-outs leave room for a second try before the renew
-/// deadline. A test does not shorten them, because the deadline itself shows what is too late.
+/// deadline. A test that shortens time does not shorten these time-outs, because the deadline itself ends a leadership
+/// whose renewal is too late.
 pub(super) fn lease_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
@@ -267,7 +269,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
 /// The reason why there are no routes.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes, so that the reason is worth a warning.
+    /// Whether the settings ask for routes. The reason is then worth a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -286,8 +288,9 @@ fn timing(read_timeout: Duration) -> Timing {
     }
 }
 
-/// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon in
-/// the place of another CCM logs one warning instead, because a daemon that ran before must not stop.
+/// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon that
+/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster whose daemon ran before must
+/// keep its daemon.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
