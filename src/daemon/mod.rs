@@ -55,8 +55,8 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Ticks every controller on a thread of its own until `stop` is set. `watch` returns the heartbeat of the controller
-/// with this name.
+/// Ticks every controller on a thread of its own until `stop` is set. `watch` takes the name of a controller, and
+/// returns the heartbeat for its thread.
 pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
@@ -78,7 +78,7 @@ pub fn begin(
 }
 
 impl Running {
-    /// Waits for the wish to end, and then for the ends of all threads, as long as there is time.
+    /// Waits for the wish to end, and then until all threads have ended, but at most for `GRACE`.
     pub fn until_stopped(self) -> Ended {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -89,14 +89,14 @@ impl Running {
         if is_open() {
             log::warn!("an answer is still waited for; ending without it");
         }
-        // The last events are written as long as the end of everything has time for them.
+        // The last events may be written until the deadline. The two limits hold even when less or more time is left.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
         self.apis.recorder.end(left.clamp(at_least, at_most));
         self.ended()
     }
 
-    /// Returns how the daemon ended. Before its end, this is the result of a daemon that was asked to end.
+    /// Returns `Blocked` when no controller could work, and otherwise `Stopped`, even while the daemon still works.
     fn ended(&self) -> Ended {
         if self.ticks.failed.load(Ordering::Relaxed) { Ended::Blocked } else { Ended::Stopped }
     }

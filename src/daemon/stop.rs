@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// The condition that a write waits for. It is not `ended`, because a renewal of the Lease must end no
-    /// other thread's sleep.
+    /// The condition variable for threads that wait before a write. It is not `ended`, because a renewal of the Lease
+    /// must not wake the threads that sleep.
     changed: Condvar,
 }
 
@@ -31,7 +31,7 @@ impl Stop {
 
     /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
     pub fn wake(&self) {
-        // The lock is held, so that no thread is between its check and its wait.
+        // The lock is held, so that no thread misses this call between its check and its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -91,8 +91,8 @@ impl Gate for StopGate<'_> {
     }
 }
 
-/// The time of the machine within which two signals count as one wish to end. The timeout of coreutils signals its
-/// child, and then the group of processes that the child is in.
+/// Two signals within this time, by the machine's clock, count as one wish to end. The `timeout` of coreutils signals
+/// its child and then the whole process group, so that its child gets the signal twice.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own. A second signal ends the process at once.

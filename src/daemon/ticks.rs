@@ -72,8 +72,9 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller had a question for the cloud in its first tick, so that one controller asks for all. Until
-            // then the daemon is not ready, and does not know whether its token is good.
+            // No controller had a question for the cloud in its first tick, so this thread asks the cloud for all
+            // of them. Before the cloud has answered, the daemon is not ready, and does not know whether its
+            // token is good.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -100,7 +101,7 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // An unfinished tick has taken an interval already.
+        // A tick that ended before its changes did has lasted a whole interval, so the next tick begins at once.
         let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
@@ -160,7 +161,8 @@ impl Outages {
     ) {
         let mut states = lock(&self.states);
         let state = match (outage.map(state_of), states.get(controller)) {
-            // The outage of dedicated servers may go on, because this tick had no question about them.
+            // The outage of dedicated servers may continue. This tick shows nothing about it, because the tick did not
+            // ask the API of dedicated servers.
             (None, Some(before)) if dedicated_fails && before.starts_with("robot ") => {
                 return;
             }

@@ -26,7 +26,8 @@ const LIFETIME: Duration = Duration::from_secs(2);
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// How long each connection has to begin its request, however many connections come.
 const TURN: Duration = Duration::from_millis(20);
-/// The wait between two looks for a free place. It is short because the thread of a closed connection ends at once.
+/// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
+/// connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// The wait after `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

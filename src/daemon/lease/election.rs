@@ -1,7 +1,8 @@
-//! The decision what to do about the Lease. It rests on what the Lease says, and on when this process saw it say so.
+//! The decision what to do about the Lease. It rests on the content of the Lease, and on the moment in which this
+//! process first saw that content.
 //!
-//! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. A record
-//! ages from the moment in which we saw it change.
+//! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. The age
+//! of a record is counted from the moment in which we saw the record change.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// could ever lead.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
-/// The knowledge of one candidate.
+/// The identity and the settings of one candidate, and the record of the Lease that the candidate saw last.
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
@@ -41,7 +42,7 @@ pub(super) enum Step {
         /// Whether we saw the record change, so that its holder is alive.
         renewed: bool,
     },
-    /// We lead, and the Lease is not ours any more.
+    /// This process led, but does not hold the Lease any more.
     Lost { holder: String },
 }
 
@@ -72,7 +73,7 @@ impl Election {
         }
     }
 
-    /// Returns our own record, renewed.
+    /// Returns our own record with the current time as the time of its renewal.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
@@ -104,7 +105,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // A clock beyond the end of the calendar is written as 1970, because this time decides nothing.
+        // A time beyond the end of the calendar is written as 1970. That is harmless, because nothing depends
+        // on this time.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),

@@ -20,9 +20,9 @@ pub struct Settings {
     pub identity: String,
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// How long one second of `leaseDurationSeconds` lasts, in any holder's Lease. This is a second, except in a test
-    /// that shortens time so much that the machine could not renew a Lease in it. There this time is longer, and so are
-    /// the durations below.
+    /// How long one second of `leaseDurationSeconds` lasts, in any holder's Lease. This is a real second, except in
+    /// tests that shorten time. When a test shortens time so much that the machine could not renew a Lease, this
+    /// duration and those below are made longer.
     pub second: Duration,
     /// How long a renewal lasts, counted from before it was sent.
     pub lease_duration: Duration,
@@ -39,16 +39,16 @@ pub struct Settings {
 pub enum Acquired {
     /// We lead.
     Lease,
-    /// We were asked to end first.
+    /// The process was asked to end before it held the Lease.
     Stopped,
-    /// Another process leads and is alive. This result comes only with `UntilRenewed`.
+    /// Another process leads and is alive. This is a result of `WaitPolicy::UntilRenewed` only.
     HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed. With `UntilRenewed` this means that it can't
-    /// be acquired now.
+    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, the Lease
+    /// can't be acquired now.
     Failed(String),
 }
 
-/// The part of this process in one Lease, for as long as the process lives.
+/// The participation of this process in the leader election of one Lease, for as long as the process lives.
 pub struct Lease {
     /// The client for this Lease alone, with time-outs that fit into the deadline.
     pub(super) client: Client,
@@ -59,8 +59,8 @@ pub struct Lease {
     pub(super) leadership: Mutex<Leadership>,
     /// Whether another process was seen to lead.
     pub(super) is_standby: AtomicBool,
-    /// The API whose refused login is noted on the Lease. A login that was refused before is heeded as soon as the
-    /// Lease is acquired, so that a restart costs no other failed login.
+    /// The API of dedicated servers. When this API refuses a login, the time is noted on the Lease. A process that
+    /// acquires the Lease obeys the note, so that a restart costs no other failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
     /// The identity of the cluster, which the Lease remembers.
     pub cluster: OnceLock<Arc<Identity>>,
@@ -74,12 +74,13 @@ pub(super) enum Leadership {
         renewed: Moment,
     },
     Lost,
-    /// This process never led, and will never lead.
+    /// The wait for the Lease has ended with this result. This process never led, and will never lead.
     Refused(Acquired),
 }
 
 impl Gate for Lease {
-    /// Waits for a renewal that is late. Either the renewal comes, or the Lease is lost and the process ends.
+    /// Waits for the next renewal when the last one is too old for a write. Either the renewal comes, or the Lease is
+    /// lost and the process ends.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         StopGate(self.stop).pass(what)?;
@@ -121,8 +122,9 @@ impl Lease {
         }
     }
 
-    /// Takes note of what another process, or this one before its restart, noted on the Lease that is to be acquired.
-    /// `read` is `None` when there is no Lease.
+    /// Takes over the notes on the Lease that is to be acquired, which are the time of a refused login and the identity
+    /// of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None` when
+    /// there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -137,7 +139,7 @@ impl Lease {
         }
     }
 
-    /// Returns the Lease that was read, with the notes that are to be written to it.
+    /// Returns the Lease that was read, with the notes of this process added.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -181,8 +183,8 @@ impl Lease {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => Answer::Pass,
-            // The renewal is too late, or one of the clocks jumped. Another candidate may lead by now, and the renewal
-            // asks the API server about it.
+            // The renewal is too late, or one of the clocks jumped. Another candidate may lead by now. The next renewal
+            // shows whether this process still leads.
             Some(_) | None => Answer::Wait,
         }
     }
@@ -202,7 +204,7 @@ impl Lease {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // This work ends the leadership at the deadline, even when the renewer hangs.
+        // This work runs apart from the renewer. It ends the leadership at the deadline, even when the renewer hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -223,8 +225,8 @@ impl Lease {
         }
     }
 
-    /// Returns how long a renewal may still take to come, or `None` when this process does not lead. A renewal that
-    /// took too long ends the leadership here.
+    /// Returns how much time is left for the next renewal, or `None` when this process does not lead. When no time is
+    /// left, this function ends the leadership.
     pub fn left_until_deadline(&self) -> Option<Duration> {
         let deadline = self.settings.renew_deadline;
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
@@ -245,7 +247,7 @@ impl Lease {
     }
 }
 
-/// Whether a write that begins this long after the last renewal was sent is over before the lease is.
+/// Whether a write that begins this long after the last renewal was sent must end before the lease ends.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }

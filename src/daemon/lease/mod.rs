@@ -42,15 +42,15 @@ impl Lease {
         }
     }
 
-    /// Tries to get the Lease from now on, and then renews it until the wish to end, or until the Lease is lost. The
-    /// last renewal still counts while the controllers end, because every write that the gate let pass ends before
-    /// the lease does.
+    /// Tries from now on to acquire the Lease, and then renews it until the wish to end, or until the Lease is lost.
+    /// The controllers may finish their writes after the last renewal, because every write that the gate let pass ends
+    /// before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// Returns the renewer, which tries to get the Lease and renews it.
+    /// Returns the renewer, which tries to acquire the Lease and then renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -63,8 +63,8 @@ impl Lease {
         }
     }
 
-    /// Hands the Lease back, so that the next process need not wait for the Lease's end. Nothing is written after the
-    /// release, because `stop` is set.
+    /// Releases the Lease, so that the next process need not wait until the Lease expires. `stop` is set first, so that
+    /// nothing is written after the release.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !self.leads() {
@@ -112,7 +112,7 @@ fn election(lease: &Lease) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Tries to get the Lease, and renews it.
+/// Tries to acquire the Lease, and then renews it.
 pub struct Renewer {
     lease: Arc<Lease>,
     policy: WaitPolicy,
@@ -122,19 +122,20 @@ pub struct Renewer {
     /// The holder that was logged last.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// Whether an answer ever came.
+    /// Whether the API server has ever answered a try.
     worked_once: bool,
 }
 
 impl Renewer {
-    /// Makes one try. Returns false when no other try follows.
+    /// Tries once to acquire or to renew the Lease. Returns false when no other try may follow.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
     }
 
-    /// Makes one try, and returns its step. In steady state the try is one PUT over the Lease that we wrote last.
-    /// Otherwise the Lease is read, and decides the step. When the step is a write, the write was made.
+    /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
+    /// PUT over the Lease that it wrote last. Otherwise, or when the PUT failed, the Lease is read, and the step
+    /// depends on its content. When the step is a write, the write was made.
     fn try_once(&mut self) -> Result<Step, kube::Error> {
         if let Some(held) = &self.held {
             let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -153,7 +154,8 @@ impl Renewer {
         })
     }
 
-    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end only the release writes.
+    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end, the release is the only write
+    /// of the Lease that passes the gate.
     fn take(&mut self, read: Option<kube::Lease>, step: &Step) -> Result<(), kube::Error> {
         let Step::Write(record) = step else {
             return Ok(());
@@ -173,7 +175,7 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs what is new. Returns false when no other try follows.
+    /// Logs changes since the last try, e.g. another leader. Returns false when no other try may follow.
     fn continues(&mut self, outcome: Result<Step, kube::Error>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
