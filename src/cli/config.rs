@@ -18,7 +18,7 @@ const COLUMNS: Columns = Columns {
     yielding: &[(1, 16), (2, 20)],
 };
 
-/// The settings whose periods are longer in a large project.
+/// The settings for periods that the daemon makes longer in a large project.
 const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
 const STRETCHED: &str =
     "longer in a large project, where refreshes share 200 calls an hour: see ccm status";

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names are suggested when several are equally near to a name that does not exist.
+/// How many names an error suggests at most when several names are equally similar to the name that does not exist.
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of objects, with the words that commands use for the kind.

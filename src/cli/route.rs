@@ -161,7 +161,7 @@ fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteIt
     }
 }
 
-/// Returns the item of a node, or `None` when there is nothing to say about the node.
+/// Returns the item of a node, or `None` when the node has no change, no finding and no error.
 fn node<'a>(
     plan: &'a NodePlan,
     changes: Vec<Value>,

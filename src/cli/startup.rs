@@ -240,8 +240,8 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
     Ok((name.clone(), workload))
 }
 
-/// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says why it is not known
-/// which daemon is meant.
+/// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says that there are several,
+/// or that they could not be read.
 fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
         // A command that only reads asks the API server itself, and reports why the API server does not answer.

@@ -23,7 +23,7 @@ pub(super) type Yielding = (usize, usize);
 impl Columns {
     /// Returns a table of rows, which have a cell for each column, the wide ones included. At a terminal the table is
     /// cut to the terminal's width, as far as its columns may be cut. A table with `-o wide`, in a pipe or in a file is
-    /// not cut, because whoever searches there for a name has to find it.
+    /// not cut, because somebody may search it for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);

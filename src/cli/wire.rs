@@ -206,7 +206,7 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     }
 }
 
-/// Returns which Services are ours.
+/// Returns the settings that decide which Services this daemon manages.
 pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),

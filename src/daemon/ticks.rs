@@ -130,7 +130,7 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs what failed. Changes were logged when they were made, and findings where they were found.
+/// Logs the failures that have no finding. Findings were logged where they were found, and changes when they were made.
 pub fn log_report(report: &Report) {
     let failures = report.failures.iter();
     for failure in failures.filter(|failure| failure.finding.is_none()) {

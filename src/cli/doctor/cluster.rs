@@ -7,7 +7,7 @@ use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
 
-/// The oldest minor version of Kubernetes 1 that is supported.
+/// The oldest minor version of Kubernetes 1 that this program supports.
 const MINOR_AT_LEAST: u32 = 30;
 
 /// The port on which other cloud-controller-managers serve. This program serves nothing there.

@@ -156,7 +156,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
                 "not ready; its server was off: it has the taint shutdown",
                 "switch its server on".to_owned(),
             ),
-            // Robot is not asked for the power state of each dedicated server.
+            // The power state of a dedicated server is not known, because Robot is not asked for each of them.
             Server::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

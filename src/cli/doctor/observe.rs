@@ -27,8 +27,8 @@ struct Stage {
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads into the view. When the second argument is an error, nothing is read, and the view notes the error.
-    /// Returns what was noted.
+    /// Does the read, and notes its result in the view. When the second argument is an error, nothing is read, and the
+    /// error is noted. Returns what was noted.
     read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
 }
 
@@ -36,8 +36,8 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. The login of Robot is in no row, because the client of Robot itself
-/// sends a refused login only once in ten minutes.
+/// The stages in the order in which they are read. The login of Robot is not among the credentials of the stages,
+/// because the client of Robot itself sends a refused login only once in ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[Stage] = &[
     stage("the token", "token", &[], &[], |view, may| {

@@ -173,7 +173,7 @@ pub(super) fn servers(reader: &Reader, cloud: &mut Cloud) -> Seen<Arc<Vec<Instan
     cloud.asked = clock::now();
     let instances = apis.provider.instances();
     let servers = instances.map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // The answer shows the rate limit, so no other call is needed for it.
+    // The answer with the servers shows the rate limit as well, so no call is made for the rate limit.
     cloud.checkup = apis.provider.checkup(false);
     let servers = servers.map_err(cloud_gap)?;
     Ok(apis.instances_listed(servers, cloud.asked).value)

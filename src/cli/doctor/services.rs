@@ -177,7 +177,7 @@ fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     })
 }
 
-/// Whether the Service has waited longer than a working daemon would let it wait.
+/// Whether the Service has waited longer than a working daemon would let it wait for its address or its end.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;

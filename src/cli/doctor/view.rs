@@ -69,7 +69,7 @@ pub(in crate::cli) struct ServicesView {
     /// The events of failed tries, by the Service that each event is about.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
-    /// Load balancers that are kept without a Service.
+    /// The load balancers that are kept although no Service wants them any more.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
 }
 

@@ -298,7 +298,7 @@ fn port(port: &ServicePort) -> String {
     }
 }
 
-/// Returns what the health checks say of each port and target.
+/// Returns the results of the health checks, with a row for each port of each target.
 fn health(plan: &ServicePlan) -> String {
     let rows = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
         target.health.iter().map(|health| {

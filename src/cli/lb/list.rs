@@ -82,8 +82,8 @@ fn nothing(namespace: &Option<String>) -> String {
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
     wide: &["ID", "TYPE", "LOCATION", "USE"],
-    // The difference is cut first, then the load balancer's name, which follows from the Service's name, then
-    // the Service's name.
+    // The difference is cut first, then the name of the load balancer, which follows from the Service's name, and then
+    // the name of the Service. At last the difference is cut even more.
     yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
 

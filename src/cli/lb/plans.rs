@@ -169,8 +169,8 @@ impl Services {
         }
     }
 
-    /// Whether a Service of this name exists and has or had a load balancer of ours. Returns an error when the Service
-    /// never had a load balancer.
+    /// Whether a Service of this name exists and has or had a load balancer of ours. A Service that exists and never
+    /// had a load balancer is an error.
     fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -269,7 +269,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // A load balancer that was deleted, because no Service wants it, has nothing left to warn of.
+        // A load balancer that no Service wants and that was deleted has nothing left to warn of.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -299,8 +299,8 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// Whether no port of the load balancer is the Service's, and the Service's status has no address. Everything on the
-/// load balancer is then for other Services, or for its owner.
+/// Whether no port of the load balancer belongs to the Service, and the Service's status has no address. Everything on
+/// the load balancer then belongs to other Services, or to its owner.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -37,8 +37,8 @@ const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether the connection was silent, sent half a request, or got an answer. A new connection may then
-    /// take its place.
+    /// Whether the connection has used its turn, because it was silent, sent half a request, or got an answer. A new
+    /// connection may then take its place.
     had_turn: AtomicBool,
 }
 

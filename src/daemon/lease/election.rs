@@ -26,7 +26,7 @@ pub(super) struct Election {
 struct Seen {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether we saw the record change.
+    /// Whether we saw an earlier record change into this one.
     changed: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Step {
     /// Another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// Whether we saw the record change, so that its holder is alive.
+        /// Whether we saw the record change, which shows that its holder is alive.
         renewed: bool,
     },
     /// This process led, but does not hold the Lease any more.

@@ -30,7 +30,7 @@ pub struct Settings {
     pub renew_deadline: Duration,
     /// The wait between two tries.
     pub retry_period: Duration,
-    /// How long a write may take, as the HTTP clients limit it.
+    /// The time-out that the HTTP clients have for a write.
     pub write_timeout: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Gate for Lease {
     }
 }
 
-/// The answer whether a write may start.
+/// The answer to the question whether a write may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Pass,

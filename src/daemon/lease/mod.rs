@@ -117,7 +117,7 @@ pub struct Renewer {
     lease: Arc<Lease>,
     policy: WaitPolicy,
     election: Election,
-    /// The Lease as we wrote it last.
+    /// The Lease as this process wrote it last.
     held: Option<kube::Lease>,
     /// The holder that was logged last.
     logged_holder: Option<String>,
