@@ -60,7 +60,7 @@ fn offered(typed: &[&str]) -> String {
     all.iter().filter(|line| line.starts_with(begun)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the words that may follow `words`. The next word begins with `begun`.
+/// Returns the words that may follow `words`. `begun` is the part of the next word that is typed so far.
 fn following(words: &[&str], begun: &str) -> Vec<String> {
     let command = command_of(words);
     let words = commands::command_first(words.iter().map(OsString::from).collect());

@@ -107,7 +107,8 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         Ok(exit.fail_if(list.outage.is_some()))
     }
 
-    /// Returns the rows and what follows them, and the text that says why there are no rows.
+    /// Returns the text of the list, and the text that says why there are no rows. The second text is empty when
+    /// there are rows.
     fn text(&self, settings: &Settings, list: &mut List<Plans>) -> (String, String) {
         let output = settings.output.value;
         let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);
@@ -150,7 +151,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints the lines that were not there before, however wide their columns are.
+/// Prints the lines that the last output did not have. Lines that differ only in the width of their columns
+/// are the same.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

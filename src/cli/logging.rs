@@ -123,7 +123,7 @@ pub(super) fn show_waits() {
         return;
     }
     note_waits();
-    // A command without this thread works, and shows no line.
+    // When this thread can't be started, the command works without it, and shows no line.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));

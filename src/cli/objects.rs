@@ -49,7 +49,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// The changes that were made or are planned.
+    /// The changes of this object that are planned or were made.
     pub(super) changes: Vec<Change>,
     /// A list that is always empty, for programs that know this field from earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,7 +276,7 @@ impl Context {
         }
     }
 
-    /// Does the work of `sync`, and prints what was done.
+    /// Does the work of `sync` at once, and prints what was done.
     pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);

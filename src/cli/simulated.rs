@@ -11,8 +11,8 @@ use std::time::Duration;
 /// A simulated daemon checks this often whether it leads, so that its work begins at most this long after it leads.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
-/// A daemon whose threads are run by a simulation. It has no health server. A test calls `stop` instead of
-/// sending a signal.
+/// A daemon whose threads are run by a simulation. It has no health server. The function `stop` takes the place
+/// of a signal.
 pub struct Simulated {
     stop: &'static Stop,
     lease: Option<Arc<Lease>>,

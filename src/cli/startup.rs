@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A command whose settings are known.
+/// A command that was started, and whose settings were read.
 pub(super) struct Started {
     pub(super) settings: Settings,
     /// The words that are not flags.

@@ -63,7 +63,7 @@ struct Screen<'a> {
     routes: Option<Count>,
 }
 
-/// How many objects are as they should be, and how many there are.
+/// How many objects of a kind are as they should be, and how many there are.
 #[derive(Serialize)]
 struct Count {
     healthy: usize,

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(8_500);
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long the end of one pass waits for events at most, when the pass was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// How long the end waits for events after a write that took all the time.
+/// How long the end waits for events at least, even when the last write took all the time.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a wait for the end of some work checks whether to end without it.

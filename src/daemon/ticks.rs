@@ -36,8 +36,8 @@ impl Ticking {
     }
 }
 
-/// Asks the cloud for something, unless the cloud has answered already since the start. So a wrong token or Network is
-/// found at the start, even when no controller has a question yet.
+/// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
+/// at the start, even when no controller has a question yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
     if apis.provider.is_reached() {
         Ok(())
@@ -83,7 +83,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // The first controller that sees the outage logs it for all.
+            // The first controller that sees the outage logs it for all controllers.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }

@@ -145,8 +145,8 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Whether the workload runs our program. Our image may have any name when somebody replaced the image in the
-/// Deployment of another cloud-controller-manager, so the name of the Deployment counts as well.
+/// Whether the workload runs our program. A fitting name of the workload is enough, because the image may have any name
+/// when somebody put our program into the Deployment of another cloud-controller-manager.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)

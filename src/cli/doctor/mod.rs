@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::View;
 
-/// A check: its name, what it looks at, the fix when that could not be read, and the function that decides.
+/// A check, which has its name, what it looks at, the fix for a failed read, and the function that decides.
 type Check = (Text, Text, Text, Decide);
 type Text = &'static str;
 

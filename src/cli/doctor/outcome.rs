@@ -63,7 +63,7 @@ pub(in crate::cli) enum Gap {
     NotHere(String),
     /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),
-    /// The API refused these credentials, so no later read sends them. The two texts are the same as in `Failed`.
+    /// The API refused these credentials, so no later read sends them. The other values are those of `Failed`.
     Refused(Credential, String, Option<String>),
 }
 

@@ -81,7 +81,7 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
 }
 
 /// Reports ports of external load balancers that no label assigns to a Service, although a Service probably had them.
-/// Only the owner of the load balancer can know, so ccm never removes them.
+/// Only the owner of the load balancer knows whether such a port is the owner's own, so ccm never removes the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {

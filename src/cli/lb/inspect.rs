@@ -65,7 +65,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// Returns the event of the last try, when that try failed and something is left to do.
+/// Returns the event of the last try of the Service's sync, when that try failed and something is left to do.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();

@@ -21,8 +21,8 @@ const CONNECTIONS_AT_MOST: usize = 64;
 /// How long a connection may last, from its first byte to its last, by the machine's time. The kubelet's own time-out
 /// for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// How many bytes are read and thrown away after the answer. Closing a connection with unread bytes would take
-/// the answer back.
+/// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
+/// that the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// How long each connection has to begin its request, however many connections come.
 const TURN: Duration = Duration::from_millis(20);

@@ -62,7 +62,7 @@ pub struct Lease {
     /// The API of dedicated servers. When this API refuses a login, the time is noted on the Lease. A process that
     /// acquires the Lease obeys the note, so that a restart costs no other failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster, which the Lease remembers.
+    /// The identity of the cluster, which is noted on the Lease.
     pub cluster: OnceLock<Arc<Identity>>,
 }
 
@@ -151,7 +151,7 @@ impl Lease {
         }
     }
 
-    /// Whether another process leads, as far as we saw. Then we are ready to take over.
+    /// Whether another process leads, as far as we saw. This process is then a standby, which is ready to take over.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
     }
