@@ -25,7 +25,7 @@ const FILE_BYTES_AT_MOST: u64 = 8 << 20;
 const RESOLVED_BYTES_AT_MOST: usize = 128 << 20;
 const BYTES_OF_A_VALUE: usize = 64;
 
-/// The number of each port that the API server would allocate.
+/// The number that stands for each port of the nodes that the API server would allocate.
 const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
@@ -179,7 +179,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
     }
 }
 
-/// Adds the ports of nodes that the API server would allocate.
+/// Adds the node ports that the API server would allocate.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
     if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {

@@ -138,8 +138,8 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again, in the place of the last screen when the terminal can do that. Ends when nobody
-/// reads the output any more, or with a signal, as any program does.
+/// Shows something again and again. When the terminal can redraw, the output takes the place of the last screen. Ends
+/// when nobody reads the output any more, or with a signal, as any program does.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
@@ -161,7 +161,7 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// Returns the place of the column with this heading, written in any case.
+/// Returns the place of the column with this heading. The heading may be written in upper or lower case.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);

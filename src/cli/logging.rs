@@ -66,8 +66,8 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     drop(process::log_with(Box::new(logger), level));
 }
 
-/// Returns the level that `-v` asks for, as klog counts: 0 shows what changed and failed, 4 and more every call, 6
-/// and more everything.
+/// Returns the level that `-v` asks for. The numbers are those of klog: 0 shows changes and failures, 4 and more every
+/// call, 6 and more everything.
 fn level(settings: &Settings, reader: Reader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, Reader::Person | Reader::Waiting) => LevelFilter::Warn,

@@ -15,11 +15,11 @@ use std::collections::HashSet;
 /// The daemon delays refreshes when fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
-/// The difference between the clocks, in seconds, that is worth a warning. The network and whole seconds make a smaller
-/// difference of equal clocks.
+/// The difference between the clocks, in seconds, that is worth a warning. Equal clocks may show a smaller difference,
+/// because the answer takes time and its date has whole seconds only.
 const WARN_SKEW_S: u64 = 5;
-/// The difference between the clocks, in seconds, that is a failure. Tokens and certificates are refused for less than
-/// this, sooner or later.
+/// The difference between the clocks, in seconds, that is a failure. Even a smaller difference makes an API refuse
+/// tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
 pub(super) fn token(view: &View) -> Verdict {

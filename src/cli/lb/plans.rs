@@ -40,7 +40,7 @@ impl Services {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
         let context = Context::new(started)?;
-        // A list shows the message in the place of its rows.
+        // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(&turned_off()));
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub key: LeaseKey,
-    /// The identity `<hostname>_<uuid>`, which is another one for each process.
+    /// The identity `<hostname>_<uuid>`, which is different for each process.
     pub identity: String,
     /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
