@@ -1,8 +1,7 @@
 //! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
 //!
-//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags
-//! is
-//! also a row of [`Command`], which the rows of the settings name.
+//! A new command needs a row in this table, its text in `src/help/commands`, and a line in `cli::run_command`. A
+//! command with flags is also a row of [`Command`], which the rows of the settings name.
 
 use super::output::{Exit, Printer};
 use super::terminal::help_columns;
@@ -13,10 +12,10 @@ use std::sync::OnceLock;
 
 /// One command, or a group of commands.
 pub(super) struct Entry {
-    /// As typed after `ccm`: `lb`, `lb list`.
+    /// The words that are typed after `ccm`, e.g. `lb` or `lb list`.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// What `--help` prints; [`FLAGS`] stands for the settings.
+    /// The text that `--help` prints. [`FLAGS`] stands for the list of settings in this text.
     help: &'static str,
 }
 
@@ -24,7 +23,7 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     /// A command with settings.
     Flags(Command),
-    /// Takes a word: the commands whose names begin with its own.
+    /// A word that needs a second word. The names of the group's commands begin with this word.
     Group,
     Completions,
     Explain,
@@ -32,9 +31,9 @@ pub(super) enum Kind {
     Version,
 }
 
-/// Place of the settings in a text.
+/// The placeholder for the settings in a help text.
 const FLAGS: &str = "@flags\n";
-/// Place of the list of topics.
+/// The placeholder for the list of topics in a help text.
 const TOPICS: &str = "@topics\n";
 
 macro_rules! text {
@@ -47,7 +46,7 @@ const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
     Entry { name, kind, help }
 }
 
-/// In the order in which people read about them.
+/// The commands, in the order in which people read about them.
 #[rustfmt::skip]
 const COMMANDS: &[Entry] = &[
     entry("run", Kind::Flags(Command::Run), text!("run")),
@@ -75,7 +74,7 @@ const COMMANDS: &[Entry] = &[
 ];
 
 impl Entry {
-    /// The command whose settings it takes.
+    /// Returns the command whose settings the entry takes, or `None` when the entry takes no settings.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             Kind::Flags(command) => Some(command),
@@ -83,7 +82,7 @@ impl Entry {
         }
     }
 
-    /// The text of `--help`.
+    /// Returns the text that `--help` prints.
     pub(super) fn help(&self) -> String {
         let text = match (self.kind, self.help.split_once(FLAGS)) {
             (Kind::Flags(command), Some((head, tail))) => {
@@ -102,10 +101,11 @@ impl Entry {
     }
 }
 
-/// Set when kubectl called us, by a link of the name `kubectl-ccm`: help writes the commands as its user types them.
+/// Whether kubectl called ccm, by a link of the name `kubectl-ccm`. Help texts then show the commands as the user of
+/// kubectl types them.
 pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
 
-/// Flags that stand before or within a command's name are moved behind it.
+/// Returns the words with the command's name first. Flags that stood before or within the name follow the name.
 pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     for place in [0, 1] {
         let begun = named(&words).map(|(entry, _)| entry.kind);
@@ -120,7 +120,7 @@ pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The command that the words begin with, and how many of them name it.
+/// Returns the command whose name the words begin with, and how many words the name has.
 pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {
     [2, 1].into_iter().find_map(|count| {
         let name = words.get(..count)?.join(" ".as_ref());
@@ -132,28 +132,29 @@ pub(super) fn find(name: &str) -> Option<&'static Entry> {
     COMMANDS.iter().find(|entry| entry.name == name)
 }
 
-/// The text of `--help`; empty for a name that is no command.
+/// Returns the text of `--help` of a command, or an empty text when there is no command of this name.
 pub(super) fn help(name: &str) -> String {
     find(name).map(Entry::help).unwrap_or_default()
 }
 
-/// What `ccm help` prints.
+/// Returns the text that `ccm help` prints.
 pub(super) fn overview() -> String {
     help("help")
 }
 
-/// So many words are listed where none is near to the one that was typed.
+/// The number of known words up to which an error lists all of them, when none is similar to the typed word.
 const LISTED_AT_MOST: usize = 15;
-/// Of a word, in letters: fewer would be in too many.
+/// The shortest part, in letters, for which other words are searched. Too many words contain a shorter part.
 const SHORTEST_PART: usize = 3;
 
-/// The error for an unknown word. It names the words that may have been meant: those that are spelled similarly, else those
-/// that contain it, else the longest one that it contains.
+/// Prints the error for an unknown word, and returns the exit code of wrong usage. The error names the words that may
+/// have been meant: words with a similar spelling, else words that contain the unknown word, else the longest known
+/// word that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }
 
-/// The same, with the line that says what there is.
+/// Prints the error for an unknown word as [`unknown`] does, with `see` as its last line.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let mut meant = all_nearest(word, known.iter().copied());
@@ -182,14 +183,14 @@ pub(super) fn names() -> Vec<&'static str> {
     COMMANDS.iter().map(|entry| entry.name).collect()
 }
 
-/// The first words of a command line.
+/// Returns the words that may be the first of a command line.
 pub(super) fn top() -> Vec<&'static str> {
     let mut names = names();
     names.retain(|name| !name.contains(' '));
     names
 }
 
-/// The second words of a group.
+/// Returns the second words of the commands in a group.
 pub(super) fn verbs(group: &str) -> Vec<&'static str> {
     let names = names().into_iter().filter_map(|name| name.split_once(' '));
     names.filter(|(noun, _)| *noun == group).map(|(_, verb)| verb).collect()

@@ -1,8 +1,8 @@
-//! `ccm completions SHELL`: a script that completes commands, flags and words of choices.
+//! `ccm completions SHELL` prints a script that completes commands, flags and the values of choices.
 //!
-//! The scripts are in `src/help/completions`. At each key they run `ccm completions -- WORD…`, which answers with what
-//! may follow: [`offered`]. Names of objects are asked of the cluster, which has a second to answer; without an answer
-//! there are none.
+//! The scripts are in `src/help/completions`. At each key press they run `ccm completions -- WORD…`, which prints what
+//! may follow: see [`offered`]. Names of objects are read from the cluster, which has a second to answer. Without an
+//! answer no names are offered.
 
 use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// For an answer of the cluster: someone waits at the keyboard.
+/// How long a completion waits for an answer of the cluster. The time is short because a person waits at the keyboard.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 const SCRIPTS: [(&str, &str); 3] = [
@@ -38,7 +38,8 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     }
 }
 
-/// What the last word may become, one a line, and behind a space what it is about. `FILE`: any path.
+/// Returns the words that the last word may become, one on each line. A flag is followed by a space and a short
+/// description. The line `FILE` stands for any path.
 fn offered(typed: &[&str]) -> String {
     let (last, words) = typed.split_last().unwrap_or((&"", &[]));
     let (setting, begun) = match last.split_once('=') {
@@ -59,7 +60,7 @@ fn offered(typed: &[&str]) -> String {
     all.iter().filter(|line| line.starts_with(begun)).map(|line| format!("{line}\n")).collect()
 }
 
-/// `words`: all before the one that begins so.
+/// Returns the words that may follow `words`. `begun` is the part of the next word that is typed so far.
 fn following(words: &[&str], begun: &str) -> Vec<String> {
     let command = command_of(words);
     let words = commands::command_first(words.iter().map(OsString::from).collect());
@@ -79,7 +80,8 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::NodeInspect | Command::NodeSync => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
-                // The ID of a load balancer comes first.
+                // This command takes the ID of a load balancer first, and then the name of the Service. IDs are not
+                // offered, so nothing is offered before an ID was typed.
                 Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
                     Vec::new()
                 }
@@ -94,7 +96,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The names, behind `KIND/` where the word begins so.
+/// Returns the names, each behind `KIND/` when the typed word begins with such a prefix.
 fn forms(kind: &names::Kind, begun: &str, names: Vec<String>) -> Vec<String> {
     let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
     match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {
@@ -107,7 +109,7 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-/// The command that is typed so far; flags alone are the daemon's.
+/// Returns the command that is typed so far. Flags without a command belong to `ccm run`.
 fn command_of(words: &[&str]) -> Option<Command> {
     let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
@@ -122,7 +124,8 @@ fn typed(words: &[&str]) -> Settings {
     settings::parse(command, words, &Process).settings
 }
 
-/// What the cluster answers that the flags name which are typed so far; nothing when it does not within the time limit.
+/// Returns the answer of the cluster that the typed flags select, or nothing when the cluster does not answer within
+/// the time limit.
 fn asked(
     words: &[&str],
     question: fn(&Client, &Settings) -> Result<Vec<String>, Error>,
@@ -137,8 +140,8 @@ fn asked(
     plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
 }
 
-/// The names that every shell takes as they are. A shell may expand the others, or put them on the command line without
-/// quotes; whoever wrote the kubeconfig or the object chose them.
+/// Keeps only the names that every shell takes literally. A shell may expand other names, or put them on the command
+/// line without quotes. Names can't be trusted, because they were chosen by whoever wrote the kubeconfig or the object.
 fn plain(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| text::is_plain(name));
     names
@@ -149,7 +152,8 @@ fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
     Ok(nodes.iter().map(|node| node.name().to_owned()).collect())
 }
 
-/// Those of the namespace also without it; with `-n` no other.
+/// Returns the Services of type LoadBalancer as `NAMESPACE/NAME`, and the Services of the current namespace also as
+/// `NAME`. With `-n` the Services of other namespaces are left out.
 fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> {
     let given = settings.namespace.value.as_deref();
     let namespace = given.unwrap_or(client.namespace());

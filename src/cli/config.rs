@@ -1,6 +1,5 @@
-//! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the
-//! source
-//! of each. No call is made.
+//! `ccm config` shows the effective settings of the daemon with these flags, this environment and the defaults, and the
+//! source of each setting. No API is called.
 
 use super::output::{self, Document, Exit, Printer, or_dash};
 use super::startup;
@@ -15,11 +14,11 @@ use std::ptr;
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
     wide: &["NOTE"],
-    // Values, then sources.
+    // Values are cut first, then sources.
     yielding: &[(1, 16), (2, 20)],
 };
 
-/// In a large project they are longer.
+/// The settings for periods that the daemon makes longer in a large project.
 const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
 const STRETCHED: &str =
     "longer in a large project, where refreshes share 200 calls an hour: see ccm status";
@@ -33,7 +32,7 @@ struct Row {
     problem: Option<String>,
     setting: String,
     source: String,
-    /// A wrong setting has none: the daemon would not start.
+    /// `None` when the setting has no value, or when its value is wrong, so that the daemon would not start.
     value: Option<String>,
 }
 
@@ -50,7 +49,7 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(!parsed.problems.is_empty()))
 }
 
-/// Hidden settings only where they are set.
+/// Returns a row for each setting of the daemon. A hidden setting has a row only when it is set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
     let settings = parsed.effective.iter().filter(|one| {
         let is_set = !one.source.is_default();

@@ -1,5 +1,5 @@
-//! `ccm explain WORD`: what the tables of the help pages say of an annotation, a setting, a check of the doctor, a
-//! reason, a metric or a label.
+//! `ccm explain WORD` prints what the tables of the help pages say about an annotation, a setting, a check of the
+//! doctor, a reason, a metric or a label.
 
 use super::commands;
 use super::output::{Exit, Printer, usage};
@@ -10,7 +10,7 @@ use crate::text::shell_command;
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-/// What can be explained: the heading of the first column in tables of it.
+/// The kinds of words that can be explained. Each kind is the heading of the first column in its tables.
 const KINDS: [&str; 6] = ["annotation", "setting", "check", "reason", "metric", "label"];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
@@ -25,14 +25,14 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// `others`: names beside those that can be explained.
+/// Prints the error for an unknown word. `others` are known names besides those that can be explained.
 pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
     let mut known = names();
     known.splice(0..0, others.iter().map(|name| (*name).to_owned()));
     commands::unknown(what, &name(word), &known)
 }
 
-/// Which kinds of words are known, and the pages that have their tables.
+/// Returns a line that says which kinds of words are known, and which pages have their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     let mut seen = HashSet::new();
@@ -44,20 +44,20 @@ fn what_is_known() -> String {
     )
 }
 
-/// Everything that can be explained.
+/// Returns the names of everything that can be explained.
 pub(super) fn names() -> Vec<String> {
     rows().flat_map(|row| all_names(&row)).collect()
 }
 
-/// What is said of it; none: it is in no table.
+/// Returns what the tables say about the word, or `None` when the word is in no table.
 pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
-    // `protocol.https` is about one port.
+    // A word such as `protocol.https` is about one port.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
     let is_meant = |row: &Row| {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        // `ccm-from-scratch/port-443`: the row has `port-[NUMBER]`.
+        // A label such as `ccm-from-scratch/port-443` is in the tables as `port-[NUMBER]`.
         let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
         let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
         is_begun || has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
@@ -66,12 +66,12 @@ pub(super) fn text(word: &str) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// All rows that explain something.
+/// Returns the rows of all tables that explain something.
 fn rows() -> impl Iterator<Item = Row> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-/// A setting is known by its flag and its variable as well.
+/// Returns the names of a row. A setting is known by its flag and its variable as well.
 fn all_names(row: &Row) -> Vec<String> {
     match row.headings[0].as_str() {
         "setting" => row.names(&[0, 1, 2]),
@@ -81,7 +81,7 @@ fn all_names(row: &Row) -> Vec<String> {
 
 fn shown(row: &Row) -> String {
     let kind = row.headings[0].as_str();
-    // Those of nodes are written whole.
+    // An annotation of nodes has its whole key in the tables, so that no prefix is added.
     let is_whole = |name: &String| name.contains('/');
     let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
     let prefix = if is_of_services { PREFIX } else { "" };
@@ -99,14 +99,14 @@ fn shown(row: &Row) -> String {
     )
 }
 
-/// With a value of its form.
+/// Returns the annotation with an example of its value.
 fn annotation_example(row: &Row) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;
     Some(format!("{}: {:?}", row.key(), row.example()?))
 }
 
-/// With a value that it may have.
+/// Returns the flag or the variable of the setting, with a value that the setting may have.
 fn setting_example(names: &[String]) -> Option<String> {
     let setting = TABLE.iter().find(|setting| names.iter().any(|name| *name == setting.name()))?;
     let value = setting.example();
@@ -118,7 +118,7 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// The word as the tables have it: without dashes, prefix, `$` and value.
+/// Returns the word in the form that the tables have, which is without dashes, prefix, `$` and value.
 fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::provider::variables::HCLOUD_NETWORK;
 
-    /// How people write it, and what the text begins with.
+    /// Each case has a word as people write it, and the beginning of the text that explains it.
     #[test]
     fn what_is_typed_is_found() {
         for (typed, found) in [
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(text("nonsense"), None);
     }
 
-    /// Everything that has a name in one of the tables is found by it.
+    /// Everything that has a name in one of the tables is found by this name.
     #[test]
     fn everything_is_found_by_its_name() {
         for row in rows() {

@@ -1,4 +1,4 @@
-//! Leader election as the commands need it: work under the Lease, and who holds it.
+//! Leader election for the commands. It runs work while this process holds the Lease, and shows who holds the Lease.
 
 use super::output::{Exit, Printer};
 use super::wire;
@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What decides nothing for the command itself is not waited for longer, by the machine's time.
+/// The longest wait, by the machine's time, for a read that decides nothing for the command itself.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
-/// The Lease that these settings name, not asked for yet; none without leader election.
+/// Returns the Lease that these settings name, or `None` without leader election. No call is made.
 pub(super) fn lease(
     settings: &Settings,
     stop: &'static Stop,
@@ -30,7 +30,7 @@ pub(super) fn lease(
     Ok(Some(Arc::new(lease)))
 }
 
-/// Does the work while we lead; without a Lease at once.
+/// Does the work while this process leads. Without a Lease the work begins at once.
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&Arc<Lease>>,
@@ -67,8 +67,9 @@ pub(super) fn lead(
     }
 }
 
-/// Before the first login: one that the daemon was refused a while ago is not repeated, as its Lease says. Where that
-/// can't be read, the login is tried. What there is to know for the person whose command it is.
+/// Reads from the Lease, before the first login, whether Robot refused a login of the daemon a while ago, so that
+/// this login is not repeated. When the Lease can't be read, the login is tried. Returns a message for the person who
+/// runs the command.
 pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<String> {
     let dedicated = apis.provider.dedicated()?;
     let key = key(settings);
@@ -81,15 +82,15 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Has the identity of the cluster read from the daemon's Lease, once something rests on it.
+/// Makes the identity of the cluster come from the daemon's Lease. The Lease is read only when the identity is needed.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));
     }
 }
 
-/// A line for the person whose command works beside a daemon: who leads, as far as one read
-/// shows it. Nothing depends on it, so what can't be read is not talked about.
+/// Prints who leads, as far as one read shows it, for the person whose command works beside a daemon. Nothing depends
+/// on this line, so a failed read is not reported.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
     let Ok(Some(lease)) = apis.kube.lease(&key) else {
@@ -102,8 +103,8 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// How long ago it was renewed in seconds, by both hosts' clocks, which may differ: good enough for a line that decides nothing.
-/// None: it was never renewed.
+/// Returns how many seconds ago the Lease was renewed, or `None` when it was never renewed. The age rests on the clocks
+/// of both hosts, which may differ. That is good enough for a line that decides nothing.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
     Some((clock::timestamp().as_second() - renewed.as_second()).max(0))
@@ -129,7 +130,8 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
     }
 }
 
-/// Rounded up: another process may not acquire the Lease before we stop writing.
+/// Returns the duration in whole seconds. It is rounded up, because another process may not acquire the Lease before
+/// this process stops writing.
 fn whole_seconds(duration: Duration) -> u32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     u32::try_from(seconds).unwrap_or(u32::MAX)

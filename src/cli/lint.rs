@@ -1,5 +1,5 @@
-//! `ccm lint`: what is wrong with manifests of Services, before there is a cluster. The findings are those of the service
-//! controller's plan; with a token, names and limits are checked by reading the project.
+//! `ccm lint` reports what is wrong with manifests of Services, before there is a cluster. The findings are those of
+//! the service controller's plan. With a token, names and limits are checked by reading the project.
 
 use super::output::{self, Document, Exit, Printer, usage, whole_line};
 use super::startup::{self, Started};
@@ -17,19 +17,21 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Of one file; what `helm template` makes of large charts is some megabytes.
+/// The largest size of one file. The output of `helm template` for large charts has some megabytes.
 const FILE_BYTES_AT_MOST: u64 = 8 << 20;
 
-/// Of one file with its aliases resolved: text, and so much for each value. A few lines of YAML can stand for gigabytes.
+/// The largest size of one file after its aliases are resolved. The text of the file counts, and a fixed number of
+/// bytes for each value. A few lines of YAML with aliases can become gigabytes.
 const RESOLVED_BYTES_AT_MOST: usize = 128 << 20;
 const BYTES_OF_A_VALUE: usize = 64;
 
-/// Where the API server allocates a number.
+/// The number that stands for each port of the nodes that the API server would allocate.
 const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
 
-/// What the API server sets, or another tool; of the name that is missing the API server complains.
+/// Fields of the metadata that a manifest may lack because the API server or another tool sets them later, each with
+/// the value that is used here instead. A missing name is not reported here, because the API server reports it.
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
@@ -61,7 +63,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // They are created in this order.
+    // The UIDs are numbered in the order of the manifests, in which the Services would be created.
     let services = all.iter_mut().filter_map(|one| one.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -101,7 +103,8 @@ fn lines(checked: &Checked) -> Vec<String> {
     findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
-/// And which of the Services share a load balancer. Without a token no call is made.
+/// Returns the snapshot to check the manifests with, and which of the Services share a load balancer. Without a token
+/// no call is made.
 fn snapshot(
     started: &mut Started,
     all: &[Checked],
@@ -121,7 +124,7 @@ fn snapshot(
     Ok((snapshot, cluster))
 }
 
-/// The Services of a file.
+/// Returns the Services of a file.
 fn services(file: &str) -> Result<Vec<Value>, String> {
     let path = if file == "-" { "/dev/stdin" } else { file };
     let bytes = read_file(Path::new(path), FILE_BYTES_AT_MOST)?;
@@ -144,7 +147,7 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
     Ok(services)
 }
 
-/// As it would be in a cluster.
+/// Returns the Service as it would be in a cluster, with findings about what Kubernetes would refuse.
 fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -176,7 +179,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
     }
 }
 
-/// Adds the ports of nodes that the API server allocates.
+/// Adds the node ports that the API server would allocate.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
     if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {
@@ -194,7 +197,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a document of at most so many bytes. What is null is unset.
+/// Reads a document of at most the given number of bytes. A field with the value null is unset.
 struct Bounded<'a>(&'a mut usize);
 
 impl Bounded<'_> {
@@ -213,7 +216,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-/// Values without parts.
+/// Defines the visitor's methods for values without parts, e.g. numbers and strings.
 macro_rules! scalars {
     ($($visit:ident($type:ty);)*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {
@@ -237,7 +240,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         visit_str(&str);
     }
 
-    // A document without content.
+    // A document without content has no value.
     fn visit_none<E: Error>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }

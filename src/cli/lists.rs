@@ -1,4 +1,4 @@
-//! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
+//! The common parts of all lists: the order of rows, `-o name`, `--no-headers` and `--watch`.
 
 use super::objects::{Context, Planned, Sides, document};
 use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
@@ -14,35 +14,35 @@ use std::time::Duration;
 /// How often `--watch` reads the cluster.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list shows plans, a row each.
+/// A description of how a list shows plans, with a row for each.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
-    /// A cell for each column, those of `-o wide` last; true: with `-o wide`.
+    /// Returns a cell for each column, with the columns of `-o wide` last. The flag says whether the output is wide.
     pub(super) cells: fn(&Row, bool) -> Vec<String>,
-    /// The same while one API does not answer.
+    /// Returns the cells of a row when one API does not answer. The last argument says which API answers.
     pub(super) half: fn(&Row, bool, Sides) -> Vec<String>,
-    /// E.g. `service/default/web`.
+    /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
 
-/// What a list shows at one moment.
+/// The content of a list at one moment.
 pub(super) struct List<Plans> {
     pub(super) plans: Plans,
-    /// Why there are no rows, where that is so.
+    /// The text that says why there are no rows.
     pub(super) empty: String,
-    /// After the table.
+    /// The text below the table.
     pub(super) below: String,
-    /// Of `lb list`, see [`output::Document`].
+    /// The kept objects that `lb list` shows, see [`output::Document`].
     pub(super) kept: Option<Option<Vec<Kept>>>,
-    /// On stderr, lines.
+    /// The lines that are printed to stderr.
     pub(super) notes: String,
-    /// Of an API that does not answer: the plans are what the other one knows.
+    /// The report about an API that does not answer. The plans then hold what the other API knows.
     pub(super) outage: Option<Report>,
 }
 
 impl<Plans: Planned> List<Plans> {
-    /// See [`Context::read`].
+    /// Reads the plans of a list, see [`Context::read`].
     pub(super) fn read(
         context: &Context,
         empty: &str,
@@ -64,7 +64,7 @@ impl<Plans: Planned> List<Plans> {
 }
 
 impl<Plans: Planned, Row> Table<Plans, Row> {
-    /// Shows what `fetch` reads; with `--watch` again and again.
+    /// Shows what `fetch` reads, with `--watch` again and again.
     pub(super) fn show(
         &self,
         context: &Context,
@@ -107,7 +107,8 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         Ok(exit.fail_if(list.outage.is_some()))
     }
 
-    /// The rows and what follows them; and why there are none.
+    /// Returns the text of the list, and the text that says why there are no rows. The second text is empty when
+    /// there are rows.
     fn text(&self, settings: &Settings, list: &mut List<Plans>) -> (String, String) {
         let output = settings.output.value;
         let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);
@@ -137,20 +138,21 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends without a reader,
-/// or with a signal, as any program does.
+/// Shows something again and again. When the terminal can redraw, the output takes the place of the last screen. Ends
+/// when nobody reads the output any more, or with a signal, as any program does.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
         clock::sleep(POLL_INTERVAL);
-        // What failed is on stderr; the next poll may do better.
+        // The error of a failed poll is on stderr, and the next poll may succeed.
         let _ = show(can_redraw);
     }
     Ok(Exit::Done)
 }
 
-/// The lines that were not there before, however wide their columns are.
+/// Prints the lines that the last output did not have. Lines that differ only in the width of their columns
+/// are the same.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));
@@ -159,7 +161,7 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// The place of the column with this heading, written in any case.
+/// Returns the place of the column with this heading. The heading may be written in upper or lower case.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);
@@ -168,7 +170,7 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 
-/// Numbers within a text are compared by their value: `worker-2` stands before `worker-10`, `2/3` before `10/10`.
+/// Returns a key that sorts numbers within a text by their value: `worker-2` before `worker-10`, `2/3` before `10/10`.
 fn natural(text: &str) -> String {
     let runs = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
     let padded = runs.map(|run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {

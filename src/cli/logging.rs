@@ -1,5 +1,5 @@
-//! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
-//! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
+//! The log on stderr. Other crates than this one are capped at `warn`, and `RUST_LOG` is not read, because ureq's trace
+//! would print the bearer token. This module also shows the line of a command that waits.
 
 use super::output::whole_line;
 use super::terminal::{self, show_wait};
@@ -15,14 +15,13 @@ use serde_json::{Map, json};
 use std::io::Write;
 use std::time::Duration;
 
-/// Who reads the log: a cluster's log store, or the person whose command is running.
+/// The reader of the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers or routes are changed, which takes long: each change is logged when
-    /// it is
-    /// made.
+    /// A person at a terminal while load balancers or routes are changed. Each change is logged when it is made,
+    /// because the changes take long.
     Waiting,
 }
 
@@ -31,7 +30,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     let level = level(settings, reader);
     let (changes, findings) = match reader {
         Reader::Daemon => (level, level),
-        // What a person's command found is part of what it prints.
+        // A person's command prints the findings itself, so that they are not logged as well.
         Reader::Person => (level, LevelFilter::Off),
         Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
@@ -55,18 +54,20 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // It is printed later, when the line about a wait may be there again.
+            // This line is printed later than it is made. By then a line about a wait may be on the terminal again, so
+            // it is erased first.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })
         .target(Target::Pipe(Box::new(process::Stderr)))
         .build();
     let level = logger.filter();
-    // Only a second start can fail, and there is none.
+    // The only possible error is a second start of the log, and the log is started only once.
     drop(process::log_with(Box::new(logger), level));
 }
 
-/// `-v` as klog counts: 0 what changed and failed, 4 and more every call, 6 and more everything.
+/// Returns the level that `-v` asks for. The numbers are those of klog: 0 shows changes and failures, 4 and more every
+/// call, 6 and more everything.
 fn level(settings: &Settings, reader: Reader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, Reader::Person | Reader::Waiting) => LevelFilter::Warn,
@@ -81,10 +82,10 @@ fn now() -> String {
     clock::timestamp().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// The keys are documented in `src/help/metrics.md` and are stable.
+/// Returns the record as a line of JSON. Its keys are documented in `src/help/metrics.md` and are stable.
 fn json_line(record: &Record) -> String {
     let mut keys = Keys(Map::new());
-    // Nothing of ours refuses to be shown.
+    // The visitor never returns an error.
     let _ = record.key_values().visit(&mut keys);
     let mut put = |key: &str, value: String| keys.0.insert(key.to_owned(), json!(value));
     put("time", now());
@@ -95,12 +96,12 @@ fn json_line(record: &Record) -> String {
     printable(&serde_json::Value::Object(keys.0).to_string())
 }
 
-/// What an API answered may hold anything; a line of the log is one line.
+/// Returns the text as one line without secrets, because the answer of an API may hold anything.
 fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }
 
-/// What a line says beside its message: `controller`, `object`, `reason`.
+/// The keys of a line beside its message: `controller`, `object`, `reason`.
 struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {
@@ -110,19 +111,19 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// A shorter wait of the machine needs no line.
+/// The wait, by the machine's time, after which a line is shown. A shorter wait needs no line.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A line at the terminal while a command waits, which is replaced and then erased; until the process ends. Elsewhere
-/// there is none.
+/// Shows a line at the terminal while a command waits, until the process ends. The line is replaced, and erased after
+/// the wait. Without a terminal no line is shown.
 pub(super) fn show_waits() {
     if !terminal::obeys_codes(true) {
         return;
     }
     note_waits();
-    // Without this thread a command is silent and works.
+    // When this thread can't be started, the command works without it, and shows no line.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));
@@ -133,9 +134,10 @@ pub(super) fn show_waits() {
     });
 }
 
-/// `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`, in so many characters.
+/// Returns the line about a wait in at most `columns` characters, e.g. `ccm: waiting for GET
+/// https://10.0.0.1:6443/version (4 s)`.
 fn waiting_line(open: &Open, columns: usize) -> String {
-    // The query is long, and helps no reader.
+    // The query of a URL is long, and helps no reader.
     let what = open.what.split('?').next().unwrap_or_default();
     let (begin, end) = ("ccm: waiting for ", clock::took(open.since).as_secs());
     let end = format!(" ({end} s)");

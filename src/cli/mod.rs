@@ -1,7 +1,7 @@
-//! What a person types and reads: subcommands, tables, exit codes; and the one place that
-//! plugs the provider in.
+//! The commands: everything that a person types and reads, such as subcommands, tables and exit codes. The provider is
+//! plugged in here and nowhere else.
 //!
-//! Knows: the public items of every other module. Must never decide what is written to an API.
+//! This module knows the public items of every other module. It must never decide what is written to an API.
 
 mod commands;
 mod completions;
@@ -39,14 +39,14 @@ use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image
-/// changed.
+/// The name of a link to the program in `/bin` of the image. A Deployment whose `command:` has this name works when
+/// only its image is changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
-/// A link of this name in `$PATH` is called for `kubectl ccm`.
+/// The name of a link in `$PATH` that kubectl calls for `kubectl ccm`.
 const PLUGIN: &str = "kubectl-ccm";
 
-/// Runs what the words say; the first is the name that the program was called by.
+/// Runs the command that the words name. The first word is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     prepare();
     let exit = dispatch(without_program(words));
@@ -54,14 +54,14 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs a command to its end in the calling thread, which is in a simulation; returns its exit code. The first word is the
-/// name that the program is called by. A daemon does not end: see [`Simulated`].
+/// Runs a command to its end in the calling thread, which is in a simulation, and returns the exit code. The first word
+/// is the name that the program is called by. A daemon does not end: see [`Simulated`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
 
-/// The words without the program's name, and with the profile that this name asks for. It stands before all flags,
-/// so that one that is typed wins.
+/// Returns the words without the program's name. The name `DROP_IN` stands for a profile. The flag of this profile is
+/// put before all other flags, so that a flag that the user typed wins.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;
@@ -78,7 +78,7 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Where the flags of the command begin; none for what has no settings.
+/// Returns the place where the flags of the command begin, or `None` for a command without settings.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {
@@ -114,7 +114,8 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// The daemon's flags alone start the daemon, as the arguments of another CCM's Deployment do.
+/// Starts the daemon when all words are flags, as in the arguments of another CCM's Deployment. A person at a terminal
+/// gets a usage error instead, unless the flag `--cloud-provider` is among the words.
 fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
     if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {
@@ -190,15 +191,15 @@ fn help_on(words: &[OsString]) -> Exit {
     }
 }
 
-/// First thing in every run.
+/// Prepares the process. This is the first step of every run.
 fn prepare() {
     one_malloc_arena();
     forbid_dumps();
     std::panic::set_hook(Box::new(end_with_one_line));
 }
 
-/// glibc gives every thread an arena of its own, which keeps what that thread once needed:
-/// megabytes for a daemon whose threads take turns parsing lists.
+/// Limits glibc to one memory arena. By default every thread has an arena of its own, which keeps the memory that the
+/// thread once needed. That memory would be megabytes for a daemon whose threads take turns parsing lists.
 #[allow(unsafe_code)]
 fn one_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -208,19 +209,20 @@ fn one_malloc_arena() {
     }
 }
 
-/// Its memory holds tokens and private keys: there is no core dump of it, and no process without CAP_SYS_PTRACE reads its
-/// memory or environment. Not RLIMIT_CORE: a program that takes core dumps by a pipe does not obey it. What is read of
-/// `/proc/self` for metrics (`stat`, `status`) stays readable.
+/// Forbids core dumps of this process, and keeps processes without CAP_SYS_PTRACE from reading its memory or
+/// environment, because the memory holds tokens and private keys. RLIMIT_CORE is not enough, because a program
+/// that takes core dumps by a pipe does not obey it. The files of `/proc/self` that metrics read (`stat`,
+/// `status`) stay readable.
 #[allow(unsafe_code)]
 fn forbid_dumps() {
     #[cfg(target_os = "linux")]
-    // Safety: it takes numbers alone.
+    // Safety: this call of prctl takes only numbers.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 
-/// No backtrace reaches a user; the process ends whole, never half.
+/// Prints a panic as one line, without a backtrace, and ends the whole process instead of a single thread.
 fn end_with_one_line(info: &PanicHookInfo) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let payload = info.payload();
@@ -301,7 +303,7 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // pflag's rule: the last one counts.
+            // The last flag counts, which is pflag's rule.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

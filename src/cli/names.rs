@@ -1,5 +1,5 @@
-//! What a person may call an object: its name, `KIND/NAME`, and, where no object has that name, its ID, name or address in
-//! the cloud. Pure.
+//! The words by which a person may name an object: its name, `KIND/NAME`, and, when no object has that name, its ID,
+//! name or address in the cloud. This module is pure.
 
 use super::output::{Failed, Printer};
 use crate::settings::{all_nearest, one_of};
@@ -7,14 +7,14 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Of names that are equally near to one that does not exist, so many are named.
+/// How many names an error suggests at most when several names are equally similar to the name that does not exist.
 const NEAREST_AT_MOST: usize = 3;
 
-/// A kind of objects, as commands call it.
+/// A kind of objects, with the words that commands use for the kind.
 pub(super) struct Kind {
-    /// What may stand before a slash; the first is what ccm writes.
+    /// The words that a person may write before the slash of `KIND/NAME`. ccm itself writes the first of them.
     pub(super) prefixes: [&'static str; 3],
-    /// The command that shows all of them.
+    /// The command that shows all objects of the kind.
     list: &'static str,
 }
 
@@ -23,8 +23,9 @@ pub(super) const NODES: Kind = Kind { prefixes: ["node", "nodes", "no"], list: "
 pub(super) const SERVICES: Kind =
     Kind { prefixes: ["service", "services", "svc"], list: "ccm lb list" };
 
-/// The objects that words name. `in_cloud`: what they are called there, asked for once, where it matters. `none`: what a
-/// word names that does not exist. The error: all that is wrong was printed.
+/// Returns the objects that the words name. `in_cloud` returns the objects with their names in the cloud. It is called
+/// at most once, and only when a word is no name in Kubernetes. `none` returns the description of an object that does
+/// not exist. An error is printed for each word that does not name exactly one object.
 pub(super) fn resolve(
     kind: &Kind,
     words: &[String],
@@ -37,7 +38,7 @@ pub(super) fn resolve(
     for text in words {
         let word = Word { kind, text, namespace };
         let mut found = word.find(&known);
-        // What has a slash is no name of the cloud's, a provider ID aside.
+        // A word with a slash is no name in the cloud, unless the word is a provider ID.
         let may_be = !word.bare().contains('/') || word.bare().contains("://");
         if found.is_empty() && may_be && !is_whole {
             is_whole = true;
@@ -56,9 +57,9 @@ pub(super) fn resolve(
 /// An object that exists.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// With its namespace, where its kind has one.
+    /// The name of the object, with its namespace when its kind has namespaces.
     pub(super) name: String,
-    /// IDs, names and addresses in the cloud; an IP range stands for each address in it.
+    /// The object's IDs, names and addresses in the cloud. An IP range stands for each address in it.
     pub(super) others: Vec<String>,
 }
 
@@ -68,17 +69,17 @@ impl Known {
     }
 }
 
-/// A word, and where names without a namespace are.
+/// A word that a person typed, and the namespace for names without a namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a Kind,
     pub(super) text: &'a str,
-    /// None: objects of this kind have no namespace.
+    /// `None` when objects of this kind have no namespace.
     pub(super) namespace: Option<&'a str>,
 }
 
 impl<'a> Word<'a> {
-    /// Without `KIND/`.
+    /// Returns the word without `KIND/`.
     pub(super) fn bare(&self) -> &'a str {
         match self.text.split_once('/') {
             Some((prefix, rest)) if self.kind.prefixes.contains(&prefix) => rest,
@@ -86,7 +87,8 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// The full names that it may stand for: two where a namespace is called like the kind. None: it is no name.
+    /// Returns the full names that the word may mean. A word such as `service/web` has two, because a namespace may
+    /// have the name `service`. The set is empty when the word has not the form of a name.
     pub(super) fn readings(&self) -> BTreeSet<String> {
         let full = |text: &str| {
             let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
@@ -100,7 +102,8 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// The objects that it names: by their own names, else by what they are called in the cloud.
+    /// Returns the objects that the word names. Names in Kubernetes come first. Only when no object has that name, the
+    /// IDs, names and addresses in the cloud are compared.
     fn find(&self, known: &[Known]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();
@@ -119,7 +122,8 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Why it names no object, with those that may be meant. `what`: what there is none of.
+    /// Returns why the word names no object, with the objects that may be meant. `what` describes the object that
+    /// does not exist.
     fn none(&self, what: &str, known: &[Known]) -> String {
         fn last(name: &str) -> &str {
             name.rsplit('/').next().unwrap_or(name)
@@ -128,7 +132,7 @@ impl<'a> Word<'a> {
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {
-            // In another namespace.
+            // An object of this name may be in another namespace.
             let meant = all_nearest(last(self.bare()), names().map(last));
             near = names().filter(|name| meant.contains(&last(name))).collect();
         }
@@ -141,7 +145,7 @@ impl<'a> Word<'a> {
         format!("there is no {what}{hint}")
     }
 
-    /// Why it is no name of one object: it names all of these.
+    /// Returns the error for a word that names several objects and should name one.
     fn ambiguous(&self, found: &BTreeSet<String>) -> String {
         let prefix = self.kind.prefixes[0];
         let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();
@@ -171,11 +175,11 @@ mod tests {
             ("svc/web", &["104", "104.svc", "203.0.113.7"]),
             ("shop/front", &[]),
         ]);
-        // The namespace of names without one, the word → what it names.
+        // Each case has the namespace for names without a namespace, the word, and what the word names.
         for (namespace, text, named) in [
             ("default", "default/web", &["default/web"] as &[&str]),
             ("default", "shop/web", &["shop/web"]),
-            // A Service's own name comes before the cloud's.
+            // A Service's own name comes before a name in the cloud.
             ("default", "web", &["default/web"]),
             ("shop", "web", &["shop/web"]),
             ("shop", "front", &["shop/front"]),
@@ -185,7 +189,7 @@ mod tests {
             ("shop", "services/api", &["shop/api"]),
             ("default", "svc/shop/web", &["shop/web"]),
             ("default", "service/svc/web", &["svc/web"]),
-            // Kind or namespace: it may be either.
+            // The word before the slash may be the kind or a namespace.
             ("default", "svc/web", &["default/web", "svc/web"]),
             ("default", "svc/api", &["shop/api"]),
             ("default", "101", &["default/web"]),

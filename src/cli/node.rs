@@ -1,4 +1,4 @@
-//! `ccm node list | inspect | sync`: what both node controllers see and would do, for people and for programs.
+//! `ccm node list | inspect | sync` shows people and programs what both node controllers see and would do.
 
 use super::lists::{List, Table};
 use super::names::{self, Known, Word};
@@ -33,7 +33,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
             let labels = &plan.node.node.metadata.labels;
-            // Labels are not known of a server.
+            // The labels of a node are not known when only its server is known.
             !plan.has_node() || selector.matches(|key| labels.get(key))
         });
         Ok(list)
@@ -61,7 +61,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // One API of servers may be away, and the nodes of the other are synced.
+        // One of the two APIs of servers may not answer. The nodes of the other API are synced nevertheless.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -71,17 +71,17 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// What the commands on nodes work with.
+/// The context and the controllers with which the commands on nodes work.
 struct Nodes {
     context: Context,
     nodes: NodeController,
     lifecycle: LifecycleController,
 }
 
-/// What the controllers would do to one node.
+/// The plans of both controllers for one node.
 struct Plans {
     node: NodePlan,
-    /// None when the lifecycle controller does not check it.
+    /// `None` when the lifecycle controller does not check the node.
     lifecycle: Option<LifecyclePlan>,
 }
 
@@ -95,12 +95,12 @@ impl Nodes {
         })
     }
 
-    /// Those that are named, else all. The error: a word is no node's name.
+    /// Returns the nodes that the user named, else all nodes. The error says that a word is no node's name.
     fn selection(&self) -> Result<Selection, Failed> {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // The nodes read here are those that are planned on.
+        // The plans are made for the nodes that are read here.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| Known::new(node.name()));
         let in_cloud = || {
@@ -128,7 +128,8 @@ impl Nodes {
         Ok(together(nodes, lifecycle))
     }
 
-    /// Those that are named, else all. By one API nothing is planned.
+    /// Returns the plans of the nodes that the user named, else of all nodes. When only one API answers,
+    /// nothing is planned.
     fn read(&self, sides: Sides) -> Result<Vec<Plans>, Failed> {
         let apis = &self.context.apis;
         let mut plans = match sides {
@@ -158,7 +159,7 @@ impl Nodes {
     }
 }
 
-/// What its server is called, and every address of both.
+/// Returns what the node's server is called, and every address of the node and of the server.
 fn called_in_cloud(plans: &Plans) -> Known {
     let plan = &plans.node;
     let mut others: Vec<String> =
@@ -185,7 +186,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 }
 
 impl Plans {
-    /// Else it is a server, and Kubernetes was not read.
+    /// Whether the plan is about a node. Otherwise Kubernetes was not read, and the plan is about a server.
     fn has_node(&self) -> bool {
         self.node.object.kind == kube::NODE
     }
@@ -194,13 +195,13 @@ impl Plans {
         self.node.findings.iter().chain(self.obstacles())
     }
 
-    /// What blocks it, of either controller.
+    /// Returns what blocks the node in either controller.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)
     }
 
-    /// Of the lifecycle controller.
+    /// Returns the change that the lifecycle controller would make.
     fn lifecycle_change(&self) -> Option<&NodeChange> {
         self.lifecycle.as_ref()?.changes.first()
     }
@@ -276,7 +277,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// A server, and what it was matched by.
+/// A server, and how it was matched to its node.
 struct Cloud<'a>(&'a Instance, Option<&'a MatchedBy>);
 
 impl Serialize for Cloud<'_> {
@@ -309,7 +310,7 @@ impl Serialize for Cloud<'_> {
     }
 }
 
-/// The server's number, and its state in a word.
+/// Returns the server's ID, and its state in a word.
 fn server(server: &Server) -> (String, String) {
     let none = || "-".to_owned();
     match server {
@@ -334,7 +335,7 @@ fn server(server: &Server) -> (String, String) {
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
     wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-    // Addresses and what differs, then names.
+    // Addresses and differences are cut first, then names.
     yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
 
@@ -351,13 +352,15 @@ const TABLE: Table<Vec<Plans>, Plans> = Table {
     },
     name: |plans| plans.node.object.for_people(),
 };
-/// So many columns hold two addresses of each node.
+/// The smallest width of a terminal at which the list shows two addresses of each node.
 const ROOM_FOR_TWO: usize = 100;
 
-/// The columns that are not known without the cloud: from the state on, addresses and provider ID aside.
+/// The columns that are not known without the cloud. These are `STATE` and all columns after it, except `ADDRESSES`,
+/// `PROVIDER ID` and `SERVER LABELS`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// Those that are not known without Kubernetes; a server has mostly its node's name.
+/// The columns that are not known without Kubernetes. The name is shown nevertheless, because a server mostly has
+/// its node's name.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
@@ -396,7 +399,8 @@ fn status(plan: &NodePlan) -> &'static str {
     }
 }
 
-/// IPs only, the external first; the host name is nearly always the node's name.
+/// Returns the IP addresses, the external ones first. A host name is left out, because it is nearly always
+/// the node's name.
 fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     let mut ips: Vec<&NodeAddress> =
         addresses.iter().filter(|address| address.ip().is_some()).collect();
@@ -408,7 +412,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// What kinds of values differ, or what blocks the node.
+/// Returns which kinds of values differ, or what blocks the node.
 fn diff_cell(plans: &Plans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_change() {
@@ -431,8 +435,8 @@ fn diff_cell(plans: &Plans) -> String {
     })
 }
 
-/// Both sides, matched how, every value with what asks for it, and what sync would do. Where only Kubernetes is known, all
-/// that it says.
+/// Returns the text for one node: both sides and how they were matched, every value with what asks for it, and what a
+/// sync would do. When only Kubernetes answers, the text also has the node's conditions and labels.
 fn inspection(plans: &Plans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -471,7 +475,7 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     .concat()
 }
 
-/// Where that is known.
+/// Returns until when the server is paid, or an empty text when that is not known.
 pub(super) fn paid_until(server: &Instance) -> String {
     match &*server.paid_until {
         "" => String::new(),
@@ -486,7 +490,7 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Of a dedicated server: what its contract means for the node.
+/// Returns what a cancelled contract of a dedicated server means for the node.
 fn cancelled(server: &Server) -> Option<String> {
     let Server::Matched(server, _) = server else {
         return None;

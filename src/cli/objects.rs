@@ -1,5 +1,5 @@
-//! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
-//! (`--dry-run`) or does now what one tick of the daemon would do.
+//! The common parts of the commands on nodes, Services and routes. `list` and `inspect` show what is planned. `sync`
+//! does now what one tick of the daemon would do, and `sync --dry-run` shows it.
 
 use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
 use super::startup::{Started, not_known};
@@ -19,49 +19,50 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often `--watch` asks the cloud: its calls are few.
+/// How often `--watch` asks the cloud. The interval is long because the calls to the cloud are limited.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {
-    /// Begins the kind of each document: `NodeList`, `NodeSync`.
+    /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// For programs; `report`: what was done, else what would be done.
+    /// Returns the items for programs. With a report they show what was done, else what would be done.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
 
-    /// Lines about what does not block the sync.
+    /// Returns lines about what does not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Of two APIs that know servers one does not answer: the plans show which objects that leaves unclear.
+    /// Whether one of two APIs that know servers does not answer. The plans show which objects are unclear
+    /// for this reason.
     fn is_unclear(&self) -> bool {
         false
     }
 }
 
-/// One object, its counterpart in the cloud, and what lies between them.
+/// One object, its counterpart in the cloud, and what differs between them.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Finding> {
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
-    /// Made or planned.
+    /// The changes of this object that are planned or were made.
     pub(super) changes: Vec<Change>,
-    /// Always empty, for programs that know it from earlier versions.
+    /// A list that is always empty, for programs that know this field from earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
-    /// Of an inspection.
+    /// The events that an inspection shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
-/// Why that object failed, or why one API says nothing of it.
+/// Returns why the object failed. When an API does not answer, returns the error of that API instead.
 pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
     let report = report?;
     if let Some(outage) = &report.outage {
@@ -71,18 +72,18 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
     Some(failure.why.clone())
 }
 
-/// The APIs by which plans were made.
+/// The APIs that answered when the plans were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
-    /// The cloud does not answer, and nothing is planned.
+    /// Kubernetes alone answers, and nothing is planned.
     Kubernetes,
-    /// The reverse.
+    /// The cloud alone answers, and nothing is planned.
     Cloud,
 }
 
 impl Sides {
-    /// In the place of a text that only both show.
+    /// Returns the text when both APIs answer, else a text that says which API does not answer.
     pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
         match self {
             Sides::Both => text,
@@ -91,7 +92,8 @@ impl Sides {
         }
     }
 
-    /// After what a word names that does not exist.
+    /// Returns the end of a message about an object that does not exist. When only one API answered, the end says
+    /// which. Otherwise it is empty.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -106,14 +108,14 @@ impl Sides {
             Some(outage) => match outage.error {
                 cache::Error::Kube(_) => Sides::Cloud,
                 cache::Error::Cloud(_) => Sides::Kubernetes,
-                // The plans show what that leaves unclear.
+                // The plans show which objects are unclear without this API.
                 cache::Error::Dedicated(_) => Sides::Both,
             },
         }
     }
 }
 
-/// `what`: `List`, `Inspection` or `Sync`.
+/// Returns the document for programs. `what` is `List`, `Inspection` or `Sync`.
 pub(super) fn document<'a, P: Planned>(
     what: &str,
     plans: &'a P,
@@ -122,11 +124,11 @@ pub(super) fn document<'a, P: Planned>(
     Document::new(format!("{}{what}", P::KIND), plans.items(report), report)
 }
 
-/// What such a command works with.
+/// The settings, the APIs and the names that a command on objects works with.
 pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) apis: Apis,
-    /// The words that are no flags: names of objects.
+    /// The words that are not flags, which are names of objects.
     pub(super) names: Vec<String>,
     /// See [`Started::refused`].
     refused: Option<String>,
@@ -146,7 +148,7 @@ impl Context {
         })
     }
 
-    /// What annotations are checked by while the cloud does not answer.
+    /// Returns the snapshot that annotations are checked with while the cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -157,13 +159,14 @@ impl Context {
         snapshot.map_err(|why| Failed::Shown(Printer::failure(&why)))
     }
 
-    /// Who does the same work.
+    /// Prints which daemon leads, because that daemon does the same work as this command.
     pub(super) fn show_leader(&self) {
         leader::show(&self.settings, &self.apis);
     }
 
-    /// By both APIs; where one does not answer, by the other one, with a line on stderr and a report of the outage. The
-    /// error: neither answers, or what was asked for does not exist.
+    /// Returns the plans that `read` makes with both APIs. When one API does not answer, the plans are made with the
+    /// other API, an error is printed to stderr, and a report of the outage is returned as well. The error says that
+    /// neither API answers, or that what was asked for does not exist.
     pub(super) fn read<P: Planned>(
         &self,
         read: impl Fn(Sides) -> Result<P, Failed>,
@@ -182,7 +185,8 @@ impl Context {
         Ok((plans, Some(report)))
     }
 
-    /// Why the plans say nothing of some objects, with a line on stderr. What was answered is not asked for again.
+    /// Returns the report of an outage that leaves some objects of the plans unclear, and prints the error to stderr.
+    /// Lists that the cache has from an earlier answer are not read again.
     fn unclear(&self, plans: &impl Planned) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -204,7 +208,8 @@ impl Context {
         }
     }
 
-    /// An API did not answer. With the kubeconfig: a person may have several.
+    /// Prints that an API did not answer. For Kubernetes the message names the kubeconfig, because a person
+    /// may have several.
     pub(super) fn failed(&self, error: &cache::Error) -> Exit {
         match error {
             cache::Error::Kube(_) => {
@@ -216,9 +221,8 @@ impl Context {
         }
     }
 
-    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID
-    /// that
-    /// it keeps for ever. The error: the profile is only a default, and no node has it.
+    /// Returns an error when the profile is only a default, and no node has it. With the wrong profile no node would be
+    /// ours, so that every target would be removed, and a new node would get a provider ID that it keeps for ever.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -242,7 +246,7 @@ impl Context {
         }
     }
 
-    /// `inspect`. `report`: of an API that does not answer.
+    /// Prints the output of `inspect`. A `report` means that an API did not answer, and makes the command fail.
     pub(super) fn show(
         &self,
         plans: &impl Planned,
@@ -254,7 +258,7 @@ impl Context {
         exit.fail_if(report.is_some())
     }
 
-    /// `sync --dry-run`.
+    /// Prints the output of `sync --dry-run`.
     pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
         let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
@@ -272,12 +276,12 @@ impl Context {
         }
     }
 
-    /// Does the work of `sync`, and shows what was done.
+    /// Does the work of `sync` at once, and prints what was done.
     pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
         if let Some(outage) = &report.outage {
-            // What was done before is not lost in silence.
+            // The changes that were made before the outage are printed as well.
             for (object, change) in &report.changes {
                 Printer::stderr(&line(format_args!("{object}  {change}")));
             }
@@ -294,7 +298,7 @@ impl Context {
     }
 }
 
-/// The plan, a line each, then warnings, then what is blocked: the last lines are seen best.
+/// Returns the plan with a line for each change, then warnings, then what is blocked. The last lines are seen best.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         let changes = proposal.changes.announced();
@@ -306,23 +310,24 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
     changes.chain(notes).chain(obstacles).collect()
 }
 
-/// A line about an object. In lines of the terminal's width at one; whoever searches a pipe finds the whole line.
+/// Returns a line about an object. At a terminal the line is wrapped to the terminal's width. In a pipe the line stays
+/// whole, so that a search finds it.
 pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// The same without a mark.
+/// Returns a line about an object that begins with `first`.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
     }
-    // Wrapping leaves one space between words: one column is for the second.
+    // Wrapping leaves only one space between words. One column is kept free for the second space that is added below.
     let text = format!("{object} {text}");
     let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
 }
 
-/// `Plan: 1 to change, 4 unchanged, 1 blocked`: objects.
+/// Returns the numbers of objects, e.g. `Plan: 1 to change, 4 unchanged, 1 blocked`.
 pub(super) fn total(proposals: &[Proposal]) -> String {
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
@@ -332,7 +337,7 @@ pub(super) fn total(proposals: &[Proposal]) -> String {
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
-/// Those findings that are warnings, a line each: they do not block the sync.
+/// Returns a line for each finding that is a warning. Warnings do not block the sync.
 pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
@@ -341,7 +346,7 @@ pub(super) fn warnings<'a>(
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
-/// What was done, what should be known, what failed, and how much of each.
+/// Returns a line for each change, each note and each failure, and then the counts of the report.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();
@@ -351,7 +356,7 @@ pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> 
     format!("{text}{}\n", report.counts())
 }
 
-/// A heading and what stands below it; `empty` where that is nothing.
+/// Returns a heading and the content below it. `empty` takes the place of empty content.
 pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     match content {
         "" => format!("{heading}\n  {empty}\n"),
@@ -359,7 +364,7 @@ pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     }
 }
 
-/// The same; nothing where there is nothing.
+/// Returns a heading and the lines below it, or an empty text when there are no lines.
 pub(super) fn listed(heading: &str, lines: impl Iterator<Item = String>) -> String {
     match lines.collect::<String>() {
         none if none.is_empty() => none,
@@ -382,7 +387,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// A value that is as wanted (=), differs (~) or, where `is_left`, is left unchanged (·); and what asks for it.
+/// Returns a value and what asks for it. The value is as wanted (=), differs (~) or, with `is_left`, is
+/// left unchanged (·).
 pub(super) fn field(
     name: impl Display,
     have: &Option<String>,
@@ -400,7 +406,8 @@ pub(super) fn field(
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Both sides of an object: headings, and lines of each side; of a side that is not known what it would have is `?`.
+/// Returns a table with the lines of both sides of an object. `?` stands for everything that an unknown
+/// side would have.
 pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> String {
     let unknown = vec!["?".to_owned()];
     let mut table = Vec::new();
@@ -419,12 +426,12 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// What a side has, or that it has nothing.
+/// Returns what a side has, or `-` when it has nothing.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }
 
-/// What the next sync would do; `empty`: where that is nothing.
+/// Returns what the next sync would do, or `empty` when it would do nothing.
 pub(super) fn would_do(changes: &Description, empty: &str) -> String {
     let lines = changes.announced();
     let lines = lines.map(|(mark, text)| paragraph(&format!("  {mark} "), 8, &text));

@@ -1,8 +1,6 @@
-//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without
-//! what this
-//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it
-//! with
-//! [`line`]: only our own line ends are any.
+//! The output of the commands. Data is written to stdout and everything else to stderr, each in one piece. The output
+//! has no control characters, and no secret that this process has sent to an API, because text from outside may hold
+//! anything. Code that makes a line of such text calls [`line`], so that text from outside can't add line ends.
 
 use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
@@ -16,20 +14,21 @@ use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a command ended: its exit code.
+/// The way a command ended, which is its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     Done = 0,
     /// Something failed.
     Failed = 1,
-    /// Wrong usage.
+    /// The usage was wrong.
     Usage = 2,
-    /// `--detailed-exitcode`: changes are pending.
+    /// Changes are pending, and `--detailed-exitcode` is set.
     Pending = 3,
 }
 
 impl Exit {
-    /// A failure of the output is one in any case.
+    /// Returns `Failed` instead of `Done` when `is_failed`. Every other exit stays as it is, e.g. a failure
+    /// of the output.
     pub(super) fn fail_if(self, is_failed: bool) -> Exit {
         match self {
             Exit::Done if is_failed => Exit::Failed,
@@ -38,10 +37,10 @@ impl Exit {
     }
 }
 
-/// Why a command can't show what it should.
+/// The reason why a command can't show what it should.
 pub(super) enum Failed {
     Api(cache::Error),
-    /// It was printed.
+    /// The error was printed, and the command ends with this exit code.
     Shown(Exit),
 }
 
@@ -53,21 +52,21 @@ impl From<cache::Error> for Failed {
 
 pub(super) struct Printer;
 
-/// What is printed again and again ends then.
+/// Whether stdout has no reader any more. A command that prints again and again, as with `--watch`, then ends.
 pub(super) static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
 
 impl Printer {
-    /// A reader that went away (`| head`) is not our failure; a full disk is.
+    /// Prints data to stdout. A reader that went away (`| head`) is not our failure, but a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
         Printer::to_stdout(&lines(&without_known_secrets(text)))
     }
 
-    /// What people read; with colours where they see them.
+    /// Prints a text for people to stdout, with colours when stdout can show them.
     pub(super) fn text(text: &str) -> Exit {
         Printer::to_stdout(&shown(text, false))
     }
 
-    /// The same in the place of the last screen.
+    /// Prints a text for people in the place of the last screen.
     pub(super) fn redraw(text: &str) -> Exit {
         Printer::to_stdout(&screen(&shown(text, false)))
     }
@@ -87,38 +86,37 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // There is nowhere left to complain to.
+        // There is nowhere left to report an error.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 
-    /// `ccm: …` on stderr.
+    /// Prints `ccm: …` to stderr.
     pub(super) fn notice(message: impl std::fmt::Display) {
         Printer::stderr(&whole_line(true, "ccm: ", 6, &message.to_string()));
     }
 
-    /// The same, and its exit code.
+    /// Prints a notice, and returns the exit code of a failure.
     pub(super) fn failure(message: &str) -> Exit {
         Printer::notice(message);
         Exit::Failed
     }
 }
 
-/// What people are shown, with colours where they see them.
+/// Returns the text that people are shown, with colours when the stream can show them.
 fn shown(text: &str, is_stderr: bool) -> String {
     let text = without_known_secrets(text);
     let text = lines(&text);
     if has_color(is_stderr) { colored(&text) } else { text.into_owned() }
 }
 
-/// What came from outside, as a line of output.
+/// Returns a text from outside as one line of output.
 pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
 }
 
-/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
-/// others.
-/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well: a secret must not be in it,
-/// for in pieces it is not found any more.
+/// Returns a text in lines of at most `columns` characters. `first` stands before the first line, and `indent` spaces
+/// before the others. A word that is longer than a line, e.g. the path of an error, is cut into lines as well. Secrets
+/// are removed first, because a secret in pieces is not found any more.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let new_line = format!("\n{:indent$}", "");
     let mut lines = first.to_owned();
@@ -145,7 +143,8 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
     lines + "\n"
 }
 
-/// What a person reads in lines of the terminal's width, and what is one line elsewhere: whoever searches there finds all.
+/// Returns a text in lines of the terminal's width when a person reads it. Elsewhere the text is one line, so that a
+/// search finds all of it.
 pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str) -> String {
     if is_terminal(is_stderr) {
         paragraph(first, indent, text)
@@ -154,18 +153,19 @@ pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str
     }
 }
 
-/// The same in the width of all texts, which is the terminal's.
+/// Returns a text in lines of the width that all texts have, which is the terminal's.
 pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
     wrapped_in(columns(), first, indent, text)
 }
 
-/// Wrong usage, and its exit code.
+/// Prints an error of usage, and returns its exit code.
 pub(super) fn usage(message: &str) -> Exit {
     Printer::notice(message);
     Exit::Usage
 }
 
-/// What a command shows: the document for programs, else the text; that one is made wide with `-o wide`.
+/// Prints the document for programs, or else the text. `text` returns the wide text when its argument is true, which is
+/// the case with `-o wide`.
 pub(super) fn print<D: Serialize>(
     output: Output,
     document: impl FnOnce() -> D,
@@ -183,7 +183,7 @@ pub(super) fn print<D: Serialize>(
     }
 }
 
-/// Pretty JSON with a newline at its end.
+/// Returns pretty JSON with a newline at its end.
 fn json(document: &impl Serialize) -> String {
     match serde_json::to_string_pretty(document) {
         Ok(text) => text + "\n",
@@ -191,15 +191,15 @@ fn json(document: &impl Serialize) -> String {
     }
 }
 
-/// What every command prints with `-o json` and `-o yaml`. The form is stable.
+/// The document that every command prints with `-o json` and `-o yaml`. Its form is stable.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
     pub(super) items: Vec<I>,
-    /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
-    /// null: it could not be read.
+    /// The objects in the cloud that are kept although no Service wants them any more, when `lb list` looks for them.
+    /// Null means that they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,7 +207,7 @@ pub(super) struct Document<I> {
 }
 
 impl<I> Document<I> {
-    /// `report`: what was done, of a `sync`.
+    /// Creates a document. `report` says what a `sync` did.
     pub(super) fn new(
         kind: impl Into<String>,
         items: Vec<I>,
@@ -223,7 +223,7 @@ impl<I> Document<I> {
     }
 }
 
-/// A row of a list in which these columns were not read.
+/// Returns the cells of a row with `?` in the given columns, because these columns were not read.
 pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
     for column in columns {
         cells[*column] = "?".to_owned();

@@ -1,5 +1,6 @@
-//! `ccm route list | sync`: what the route controller sees and would do, for people; and for programs: an item for each
-//! destination, and one for each node with a condition to set or with something in its way.
+//! `ccm route list | sync` shows people and programs what the route controller sees and would do. Programs get an
+//! item for each destination, for each node with a condition to set or with something in its way, and for a
+//! Network with findings.
 
 use super::lists::{List, Table};
 use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
@@ -20,7 +21,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node asks for one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // What is blocked, and warnings.
+        // The notes are the warnings of the plan, and a line for each node that is blocked.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();
@@ -48,7 +49,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     }))
 }
 
-/// What the commands on routes work with.
+/// The context and the controller with which the commands on routes work.
 struct Routes {
     context: Context,
     controller: RouteController,
@@ -56,7 +57,7 @@ struct Routes {
 
 struct Plans {
     plan: Plan,
-    /// Planned or made, by object.
+    /// The changes that are planned or were made, by object.
     changes: Vec<(String, Value)>,
 }
 
@@ -73,7 +74,7 @@ impl Routes {
         Ok(Routes { context: Context::new(started)?, controller: RouteController::new(routes) })
     }
 
-    /// By one API nothing is planned.
+    /// Returns the plan. When only one API answers, nothing is planned.
     fn read(&self, sides: Sides) -> Result<Plans, Failed> {
         let apis = &self.context.apis;
         let plan = match sides {
@@ -121,7 +122,7 @@ impl Planned for Plans {
     }
 }
 
-/// A destination, a node, or the Network.
+/// The item of one destination, of one node, or of the Network, in the document for programs.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
 fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {
@@ -160,7 +161,7 @@ fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteIt
     }
 }
 
-/// None: there is nothing to say.
+/// Returns the item of a node, or `None` when the node has no change, no finding and no error.
 fn node<'a>(
     plan: &'a NodePlan,
     changes: Vec<Value>,
@@ -220,7 +221,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// `missing → add`.
+/// Returns the state of a route and what is done about it, e.g. `missing → add`.
 fn state(row: &Row) -> String {
     let word = row.state.name();
     match row.step {

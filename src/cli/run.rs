@@ -1,4 +1,4 @@
-//! `ccm run`: the daemon, and one pass of it.
+//! `ccm run` is the daemon, or one pass of it.
 
 use super::output::{Exit, Printer};
 use super::{leader, logging, objects, startup, version, wire};
@@ -17,7 +17,7 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// What the daemon consists of.
+/// The parts of the daemon.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
@@ -26,13 +26,13 @@ pub(super) struct Parts {
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
-/// The daemon as its words say.
+/// Builds the daemon that the words describe.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let failed = |why: String| Printer::failure(&why);
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(failed)?;
-    // Writes pass while the Lease is held; without one, until the wish to end.
+    // Writes pass while the Lease is held. Without a Lease they pass until the wish to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -50,7 +50,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     if let Some(lease) = &lease {
         let _ = lease.cluster.set(Arc::clone(&apis.identity));
     }
-    // The process's own for as long as it lives.
+    // The APIs live as long as the process.
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
@@ -66,7 +66,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         if let Some(why) = leader::heed_refused_login(&settings, apis) {
             log::warn!("{why}");
         }
-        // No write to finish: a signal ends it as it ends any program.
+        // There is no write to finish, so that a signal ends the command as it ends any program.
         return Ok(dry_run(apis, &controllers));
     }
     daemon::stop_on_signals(stop)
@@ -91,7 +91,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit)
 }
 
-/// Those that `--controllers` leaves, and that have what they need.
+/// Returns the controllers that `--controllers` names and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let enabled = settings.controllers.value.iter();
     let built = enabled.filter_map(|one| -> Option<Box<dyn Controller>> {
@@ -127,7 +127,8 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
     );
 }
 
-/// One pass over everything: what a CronJob does. Once begun, its last line says what came of it.
+/// Does one pass over everything, as a CronJob does. Once the pass has begun, the last line of the log says
+/// how it ended.
 fn once(
     settings: &Settings,
     lease: Option<&Arc<Lease>>,
@@ -140,7 +141,8 @@ fn once(
     let exit = leader::lead(settings, lease, || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // Not later: giving the Lease away stops everything.
+        // Whether the process was asked to end must be read here, because releasing the Lease afterwards sets
+        // `stop` as well.
         done = Some((total, stop.is_set()));
         exit
     });
@@ -185,7 +187,8 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // The next controller would ask the same API the same thing.
+            // The pass ends here, because the next controller would ask the API that does not answer for
+            // the same thing.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
@@ -193,7 +196,7 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // A wrong token is an error of every pass, also of one that had nothing to ask.
+    // A wrong token is an error of every pass, even of a pass that had nothing to ask the cloud.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,
@@ -205,8 +208,8 @@ fn pass(
     exit
 }
 
-/// What one pass would do: what each controller would, as `sync --dry-run` prints it, and how much in all. An object that
-/// several controllers change is counted by each.
+/// Prints what each controller would do in one pass, in the form of `sync --dry-run`, and then the total of all
+/// controllers. An object that several controllers change is counted for each of them.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The daemon in a simulation, for tests: the same settings, wiring and controllers as in a process of its own.
+//! The daemon in a simulation, for tests. Its settings, wiring and controllers are the ones that a process has.
 
 use super::output::Exit;
 use super::run;
@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A simulated daemon begins its work so long after it leads, at most.
+/// A simulated daemon checks this often whether it leads, so that its work begins at most this long after it leads.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
-/// A daemon whose threads a simulation runs. It has no health server, and a call takes the place of a signal.
+/// A daemon whose threads are run by a simulation. It has no health server. The function `stop` takes the place
+/// of a signal.
 pub struct Simulated {
     stop: &'static Stop,
     lease: Option<Arc<Lease>>,
@@ -19,8 +20,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Starts a daemon in the calling thread, which is in a simulation: what it does from now on is done when the simulation
-    /// runs its threads. The words are those behind `ccm run`. The error: it ended at once, with this exit code.
+    /// Starts a daemon in the calling thread, which is in a simulation. The daemon works when the simulation runs its
+    /// threads. The words are those behind `ccm run`. The error is the exit code of a daemon that ended at once.
     pub fn start(words: Vec<OsString>) -> Result<Simulated, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);
@@ -41,17 +42,17 @@ impl Simulated {
         Ok(daemon)
     }
 
-    /// Asks it to end, as a signal does.
+    /// Asks the daemon to end, as a signal does.
     pub fn stop(&self) {
         self.stop.set();
     }
 
-    /// Whether it was asked to end, or ends by itself.
+    /// Whether the daemon was asked to end, or ends by itself.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }
 
-    /// What a daemon does at its end: the last events, and its Lease. Returns its exit code.
+    /// Writes the last events and releases the Lease, as a daemon does at its end. Returns the exit code.
     pub fn end(&self) -> u8 {
         let ended = self.running.get().map(Running::end_in_simulation);
         if let Some(lease) = &self.lease {

@@ -1,5 +1,5 @@
-//! The start of each command: its settings (flags, variables, with `--settings-from` those of the cluster's daemon),
-//! `--help`, `--version`, the log, and what is wrong with the settings.
+//! The start of each command: its settings, `--help`, `--version`, the log, and the problems of the settings. Settings
+//! come from flags, from variables, and with `--settings-from` from the cluster's daemon.
 
 use super::logging::{self, Reader};
 use super::names::{NODES, SERVICES};
@@ -18,28 +18,30 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A command whose settings are known.
+/// A command that was started, and whose settings were read.
 pub(super) struct Started {
     pub(super) settings: Settings,
-    /// The words that are no flags.
+    /// The words that are not flags.
     pub(super) words: Vec<String>,
-    /// Empty but for `doctor` and `status`, which report them; for the others they end the command.
+    /// The problems of the settings. `doctor` and `status` report them. Other commands have none, because a
+    /// problem ends them.
     pub(super) problems: Vec<settings::Problem>,
-    /// What of the daemon's settings is not known here: the command shows its plan instead of writing.
+    /// The daemon's settings that this command could not read. Because of them the command shows its plan
+    /// instead of writing.
     pub(super) refused: Option<String>,
-    /// What its writes pass.
+    /// The gate that the command's writes pass.
     gate: Arc<dyn Gate>,
-    /// The client that the daemon's settings needed.
+    /// The client that read the daemon's settings.
     kube: Option<kube::Client>,
 }
 
-/// Where the daemon is looked for: no tenant may write there.
+/// The namespace where the daemon is looked for. No tenant may write there.
 const SYSTEM: &str = "kube-system";
 
-/// How long that may take, by the machine's time.
+/// How long the search for the daemon may take, by the machine's time.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Reads the settings of a command. The error: the command ends here, all was printed.
+/// Reads the settings of a command. On an error the command ends, and everything was printed.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone(), None)?;
     clock::quicken(parsed.settings.test_time_scale.value);
@@ -58,13 +60,13 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // What is not to write gets a client that can't.
+        // A command that must not write gets a new client, which can't write.
         kube: kube.filter(|_| !is_refused),
     })
 }
 
-/// Wrong settings end a command, and all of them are printed. `doctor` and `config` show them themselves: only a wrong
-/// command line of their own ends them.
+/// Parses the settings of a command. Wrong settings end a command, and all of them are printed. `doctor`, `status` and
+/// `config` show wrong settings themselves, so that only an error in their own command line ends them.
 pub(super) fn parse(
     command: Command,
     words: Vec<OsString>,
@@ -96,7 +98,7 @@ pub(super) fn parse(
     }
 }
 
-/// Names and flags that do not fit the command. Before any client is made.
+/// Returns an error when names or flags do not fit the command. This is checked before any client is made.
 fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     let settings = &parsed.settings;
     let why = match (command, parsed.words.as_slice()) {
@@ -140,7 +142,8 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Both APIs, for a person's command: it does not check whether this machine is attached to the Network.
+    /// Returns both APIs for a person's command. Such a command does not check whether this machine is attached
+    /// to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let apis = wire::apis(
             self.kube.take(),
@@ -158,7 +161,7 @@ impl Started {
     }
 }
 
-/// What of the daemon's settings is not known here, and how to go on.
+/// Returns which of the daemon's settings are not known here, and how to go on.
 pub(super) fn not_known(what: &str) -> String {
     format!("not known here: {what}; with --own-settings this shell's settings count")
 }
@@ -174,7 +177,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => Reader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // A daemon's log reports the result of each call.
+    // A daemon shows no such line, because its log reports the result of each call.
     if reader != Reader::Daemon {
         logging::show_waits();
     }
@@ -183,8 +186,8 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Adds the settings of the daemon of the cluster, where there are any to take. The client that read them, and what of them is
-/// not known here. The error: the command ends here, all was printed.
+/// Adds the settings of the cluster's daemon when the command uses them. Returns the client that read them, and which
+/// of the daemon's settings could not be read. On an error the command ends, and everything was printed.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -192,7 +195,8 @@ fn with_daemon(
 ) -> Result<(Option<kube::Client>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
+    // The daemon itself and commands without a cluster use only their own settings. The environment of a command in a
+    // pod is that of the daemon.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()
@@ -200,7 +204,7 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // What is wrong with it is reported by the command's own client.
+    // The command goes on with its own settings. It makes its own client later, and reports the error then.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
@@ -236,10 +240,11 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
     Ok((name.clone(), workload))
 }
 
-/// The only one of the cluster. `None`: the cluster has none. The error says why it is not known which one it is.
+/// Returns the only daemon of the cluster, or `None` when the cluster has none. The error says that there are several,
+/// or that they could not be read.
 fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, String> {
     let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
-        // A command that only reads asks the API server itself, and says why that does not answer.
+        // A command that only reads asks the API server itself, and reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
         found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
     };
@@ -261,8 +266,10 @@ fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, 
     }
 }
 
-/// The settings with those of the daemon, and which of them were not read; a person is shown where they come from, unless the
-/// daemon was named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report it.
+/// Returns the command's settings completed by those of the daemon, and which of the daemon's settings were not read.
+/// A notice says where the settings come from, unless the user named the daemon. The error says what is wrong with
+/// the daemon's settings, e.g. when the daemon has another version. `doctor` and `status` report these problems in
+/// their output instead.
 fn both(
     command: Command,
     words: Vec<OsString>,
@@ -295,8 +302,9 @@ fn both(
     Ok((both, unread))
 }
 
-/// Settings of the daemon that stand in another object, and are not set here. `unset`: what is not set here, of what the command
-/// uses.
+/// Returns the daemon's settings that were not read because their values stand in another object, e.g. a Secret.
+/// Only settings in `unset` are returned, which are the settings that the command uses and that are not set for
+/// the command itself.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread: Vec<String> =
@@ -325,7 +333,8 @@ mod tests {
         let proxy = HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL.text();
         let (whole, in_secret) =
             ("the variables of whole other objects", format!("{proxy} (in a Secret)"));
-        // In other objects, whether all of one is imported, what is unset here → what is unread.
+        // Each case has the settings in other objects, whether a whole object is imported, what is unset here, and
+        // what is unread.
         for (elsewhere, imports, unset, expected) in [
             (&[][..], false, &[proxy][..], &[][..]),
             (&[proxy], false, &[proxy], &[&*in_secret]),

@@ -1,5 +1,5 @@
-//! `ccm status`: everything on one screen: who leads, both APIs, counts, and what needs attention. It shows what `doctor`
-//! read and found.
+//! `ccm status` shows everything on one screen: who leads, both APIs, counts, and what needs attention. The screen
+//! shows what `doctor` read and found.
 
 use super::doctor::{self, Gap, Observer, Outcome, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
@@ -14,10 +14,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// So many of the worst items are shown.
+/// How many of the worst items are shown.
 const ITEMS_AT_MOST: usize = 8;
 
-/// Where texts begin.
+/// The column where the texts begin.
 const INDENT: usize = 16;
 
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -41,29 +41,29 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
-/// The form for programs. Null: not known, or there is none; the items say why.
+/// The form for programs. A field is null when its value is not known or does not exist, and the items say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
-    /// What is wrong, the worst first.
+    /// The outcomes that say what is wrong, the worst first.
     #[serde(flatten)]
     document: Document<&'a Outcome>,
-    /// Who holds the Lease, and since when it is not renewed.
+    /// The holder of the Lease. The next field says how many seconds ago the Lease was renewed.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
-    /// Version of the API server.
+    /// The version of the API server.
     kubernetes: Option<&'a str>,
-    /// Calls left of the project's in an hour, and how many there are.
+    /// The calls that are left of the project's rate limit. The next field is the limit, in calls an hour.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
-    /// How often the daemon reads lists anew where nothing waits for it; only those that were read.
+    /// How often the daemon refreshes each list when nothing waits for the list. Lists that were not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
 }
 
-/// How many are as they should be.
+/// How many objects of a kind are as they should be, and how many there are.
 #[derive(Serialize)]
 struct Count {
     healthy: usize,
@@ -149,7 +149,7 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// `servers every 50m (101 calls), load balancers every 5m (1 call)`.
+/// Returns the refreshes in words, e.g. `servers every 50m (101 calls), load balancers every 5m (1 call)`.
 fn refreshes(all: &[Refresh]) -> String {
     let words = |one: &Refresh| {
         let period = shown_duration(one.period_seconds);
@@ -166,7 +166,7 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
     seen.as_ref().err()
 }
 
-/// In few words: the items below have the whole.
+/// Returns in few words why something is not known. The items below have the whole reason.
 fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see {check}"),
@@ -175,9 +175,9 @@ fn unread(gap: &Gap) -> String {
     }
 }
 
-/// Counts the load balancers that Services want, and those of them that serve: a target is healthy on all ports of each of
-/// their Services. A load balancer that several Services share counts once. Without a cluster, the load balancers of the
-/// project that carry a Service's label are counted.
+/// Counts the load balancers that Services want, and how many of them serve. A load balancer serves when a target is
+/// healthy on all ports of each of its Services. A load balancer that several Services share counts once. Without a
+/// cluster, the load balancers of the project that carry a Service's label are counted.
 fn load_balancers(view: &View) -> Option<Count> {
     let plans = match (&view.services.plans, &view.cloud.balancers) {
         (Ok(plans), _) => plans,

@@ -1,28 +1,29 @@
-//! Tables for people: aligned columns that fit a width.
+//! Tables for people, with aligned columns that fit a width.
 
 use super::terminal::columns;
 use crate::http::without_known_secrets;
 use crate::provider::process::is_terminal;
 use crate::text::one_line;
 
-/// Between two columns.
+/// The number of spaces between two columns.
 const GAP: usize = 2;
 
 /// The columns of a list.
 pub(super) struct Columns {
     pub(super) headings: &'static [&'static str],
-    /// After those, with `-o wide`.
+    /// The headings that follow with `-o wide`.
     pub(super) wide: &'static [&'static str],
     pub(super) yielding: &'static [Yielding],
 }
 
-/// A column that may be cut when a table is too wide, and what it keeps at least. Those named
-/// first are cut first.
+/// A column that may be cut when a table is too wide, and the width that the column keeps at least. Columns are cut in
+/// the order in which they are listed.
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Of rows with a cell for each column, the wide ones included. Within the terminal's width, as far as the columns that
-    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find it.
+    /// Returns a table of rows, which have a cell for each column, the wide ones included. At a terminal the table is
+    /// cut to the terminal's width, as far as its columns may be cut. A table with `-o wide`, in a pipe or in a file is
+    /// not cut, because somebody may search it for a whole name.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);
@@ -36,7 +37,7 @@ impl Columns {
     }
 }
 
-/// Lines of cells under a line of headings, as wide as they need.
+/// Returns the headings and the rows in lines, with columns as wide as they need to be.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
     render_cut(headings, rows, &[], usize::MAX)
 }
@@ -72,7 +73,7 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The middle is cut out: names often begin alike and differ at their ends.
+/// Cuts the middle out of a text that is too long, because names often begin alike and differ at their ends.
 fn cut(text: &str, width: usize) -> String {
     let text = without_known_secrets(text);
     let text = &*one_line(&text);
@@ -86,7 +87,7 @@ fn cut(text: &str, width: usize) -> String {
     begin.chain(std::iter::once('…')).chain(text.chars().skip(length - end)).collect()
 }
 
-/// As it is printed, in characters.
+/// Returns the length of a text as it is printed, in characters.
 fn length(text: &str) -> usize {
     one_line(text).chars().count()
 }
@@ -95,7 +96,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Whether they begin alike or end alike.
+    /// The rows look different whether their names begin alike or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

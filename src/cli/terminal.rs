@@ -1,4 +1,4 @@
-//! What a person's terminal can show: how wide it is, and colour.
+//! The abilities of a person's terminal: how wide it is, whether it shows colour, and what can be redrawn on it.
 
 use crate::provider::process::{self, is_terminal};
 use crate::provider::{clock, lock};
@@ -6,27 +6,29 @@ use crate::settings::Color;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Columns of texts where the width is unknown.
+/// The width of texts when the terminal's width is unknown.
 const USUAL: usize = 80;
 
-/// Narrower ones could not hold an indent and a word.
+/// The smallest width of texts. A narrower line could not hold an indent and a word.
 const LEAST: usize = 40;
 
-/// `--color`, once the flags are read.
+/// The value of `--color`, once the flags are read.
 static ASKED: OnceLock<Color> = OnceLock::new();
 
 pub(super) fn ask_for_color(color: Color) {
-    // Settings are read twice with --settings-from; this one is the same in both.
+    // With `--settings-from` the settings are read twice. The second call changes nothing, because this setting has the
+    // same value both times.
     let _ = ASKED.set(color);
 }
 
-/// It is a terminal that can show colours and move its cursor.
+/// Whether the stream is a terminal that can show colours and move its cursor.
 pub(super) fn obeys_codes(is_stderr: bool) -> bool {
     let can = |term: std::ffi::OsString| !term.is_empty() && term != "dumb";
     process::variable("TERM").is_some_and(can) && is_terminal(is_stderr)
 }
 
-/// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
+/// Returns the width of texts, in characters: `COLUMNS`, else the terminal's width, else 80. Tables have this width
+/// only at a terminal.
 pub(super) fn columns() -> usize {
     let variable = process::variable("COLUMNS").and_then(|text| text.into_string().ok());
     let variable = variable.and_then(|text| text.trim().parse().ok());
@@ -34,15 +36,15 @@ pub(super) fn columns() -> usize {
     known.into_iter().find(|columns| *columns > 0).unwrap_or(USUAL).max(LEAST)
 }
 
-/// Longer lines of prose are hard to read.
+/// The greatest width of help, because longer lines of prose are hard to read.
 const HELP_AT_MOST: usize = 120;
 
-/// Width of help.
+/// Returns the width of help.
 pub(super) fn help_columns() -> usize {
     columns().min(HELP_AT_MOST)
 }
 
-/// Width of the line about a wait: where it does not fit its terminal, it can't be erased.
+/// Returns the width of the line about a wait. A line that does not fit its terminal can't be erased.
 pub(super) fn wait_columns() -> usize {
     match window(libc::STDERR_FILENO).0 {
         0 => USUAL,
@@ -50,7 +52,8 @@ pub(super) fn wait_columns() -> usize {
     }
 }
 
-/// Columns and rows of the terminal that a stream is; 0: it is none, or does not know.
+/// Returns the columns and rows of the terminal behind a stream. They are 0 when the stream is not a terminal, or when
+/// the terminal does not know them.
 #[allow(unsafe_code)]
 fn window(stream: i32) -> (usize, usize) {
     // SAFETY: zeros are numbers, and TIOCGWINSZ writes one winsize, which outlives the call.
@@ -62,7 +65,8 @@ fn window(stream: i32) -> (usize, usize) {
     (size.ws_col.into(), size.ws_row.into())
 }
 
-/// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
+/// Whether the text on stdout or stderr may be coloured. Any value of `NO_COLOR` but an empty one forbids colours, see
+/// <https://no-color.org>. `--color=always` and `--color=never` come before `NO_COLOR`.
 pub(super) fn has_color(is_stderr: bool) -> bool {
     let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match ASKED.get().copied().unwrap_or_default() {
@@ -77,7 +81,8 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// A finished text with its colours: of the marks and states that its lines have anyway.
+/// Returns a finished text with colours. A colour adds no information, because it repeats the mark or the state that
+/// the line has as text.
 pub(super) fn colored(text: &str) -> String {
     text.split_inclusive('\n').map(colored_line).collect()
 }
@@ -87,7 +92,7 @@ fn colored_line(line: &str) -> String {
     let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
-    // What is further in continues a line.
+    // A line that is indented further continues another line, so that its beginning is not a mark.
     let mark = match rest.get(..2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,
@@ -102,7 +107,7 @@ fn colored_line(line: &str) -> String {
     if is_heading(text) {
         return format!("\x1b[{BOLD}m{text}\x1b[0m{end}");
     }
-    // Cells of a table, and what stands before a message, are set off by two spaces at least.
+    // The cells of a table stand at least two spaces apart, and so do a message and the words before it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -117,14 +122,14 @@ fn colored_line(line: &str) -> String {
     colored + end
 }
 
-/// `FIELDS (…)`, `NAME  STATUS`, and `service-lb-controller:`.
+/// Whether a line is a heading, e.g. `FIELDS (…)`, `NAME  STATUS` or `service-lb-controller:`.
 fn is_heading(text: &str) -> bool {
     let title = text.split(" (").next().unwrap_or_default().trim_start();
     let is_title = title.len() > 2 && title.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
     is_title || text.strip_suffix(':').is_some_and(|name| !name.contains(' '))
 }
 
-/// The colour of a state.
+/// Returns the colour of a word that describes a state, or an empty text for any other word.
 fn state(word: &str) -> &'static str {
     match word {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
@@ -140,7 +145,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// `1 of 2 ready`, and `1/2` of targets.
+/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
@@ -150,15 +155,16 @@ fn share(word: &str) -> Option<(u32, u32)> {
     (share.1 > 0).then_some(share)
 }
 
-/// Is there a line about a wait? What is written meanwhile takes its place.
+/// Whether a line about a wait is shown. A text that is written meanwhile takes the line's place.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
-/// Begins a screen: all is cleared, and the cursor moves to the first place.
+/// The codes that begin a screen. They clear the terminal, and move the cursor to the first place.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Shows the line in the place of the last one; none: erases that. Where stderr obeys codes.
+/// Shows a line about a wait in the place of the last line. `None` erases the last line. Callers make sure that
+/// stderr obeys codes.
 pub(super) fn show_wait(line: Option<&str>) {
     let mut wait = lock(&WAIT);
     match line {
@@ -174,18 +180,18 @@ fn erase(wait: &mut bool) {
     }
 }
 
-/// Writes without the line about a wait.
+/// Erases the line about a wait, and then writes.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
     let mut wait = lock(&WAIT);
     erase(&mut wait);
     write()
 }
 
-/// What draws a text in the place of the last screen, as far as it fits.
+/// Returns the codes and the text that take the place of the last screen, as far as the text fits.
 pub(super) fn screen(text: &str) -> String {
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The cursor needs one.
+    // The cursor needs a free line below the text.
     if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }
@@ -193,9 +199,10 @@ pub(super) fn screen(text: &str) -> String {
     format!("{CLEAR}{}… {} more lines\n", shown.concat(), more.len())
 }
 
-/// Leaves the terminal as it was found, but for what was printed.
+/// Leaves the terminal as it was found, except for what was printed.
 pub(super) fn end() {
-    // Who writes to a terminal that takes nothing must not keep the process from ending.
+    // The lock may be held by a thread that writes to a terminal which accepts no output. Such a thread must not keep
+    // the process from ending, so the lock is tried only for a short time.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {
@@ -204,7 +211,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // There is nowhere left to complain to.
+    // There is nowhere left to report an error.
     let _ = process::print(true, text.as_bytes());
 }
 
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_state_has_this_color() {
-        #[rustfmt::skip] // The states of a colour are a line.
+        #[rustfmt::skip] // Each line has states of one colour.
         let colors: [(&str, &[&str]); 4] = [
             (GREEN, &["ok", "Ready", "healthy", "running", "3/3", "2 of 2 ready", "1 of 1 serving", "2 of 2 right"]),
             (YELLOW, &["warn", "warning", "blocked", "skipped", "1/3", "1 of 2 serving"]),
@@ -281,7 +288,7 @@ mod tests {
         }
     }
 
-    /// The texts are those that people see in a pipe or at a terminal, as `tests/snapshots` has them.
+    /// The texts are those of `tests/snapshots`, which people see in a pipe or at a terminal.
     #[test]
     fn color_changes_nothing_else_of_any_text() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");

@@ -1,28 +1,28 @@
-//! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text. Of Markdown they use headings, fenced
-//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table becomes a
-//! list of its rows.
+//! `ccm help TOPIC` prints the pages of `src/help`, which are embedded, as plain text. The pages use headings, fenced
+//! code, tables, lists and paragraphs of Markdown, and no links. Each paragraph and each item of a list is one line. A
+//! table becomes a list of its rows.
 //!
-//! `--help` in the terminal's width: each paragraph of its texts is a line, and so is each row of a table, whose right
-//! side stands behind two spaces or more: beside the left side or below it.
+//! `--help` is printed in the terminal's width. Each paragraph of its texts is a line, and so is each row of a table.
+//! The right side of a row stands behind two spaces or more, and is printed beside the left side or below it.
 //!
-//! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations, metrics and reasons have tables that
-//! are generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
+//! A new page needs a file in `src/help`, and a row of `TOPICS`. The tables of settings, annotations, metrics and
+//! reasons are generated. `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
 use super::output::wrapped_in;
 use super::terminal::help_columns;
 
-/// A page, by the word behind `ccm help`.
+/// A page, whose name is the word behind `ccm help`.
 pub(super) struct Topic {
     pub(super) name: &'static str,
-    /// For the list in `ccm help`.
+    /// The description in the list that `ccm help` prints.
     pub(super) about: &'static str,
-    /// Markdown.
+    /// The page in Markdown.
     page: &'static str,
 }
 
 macro_rules! topics {
     ($($name:literal: $about:literal,)*) => {
-        /// In the order of the list.
+        /// The pages, in the order of the list that `ccm help` prints.
         pub(super) const TOPICS: &[Topic] = &[$(Topic {
             name: $name,
             about: $about,
@@ -50,7 +50,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TOPICS.iter().map(|topic| topic.name)
 }
 
-/// The page as plain text.
+/// Returns the page as plain text, or `None` when there is no page of this name.
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
     Some(plain(topic.page, help_columns()))
@@ -60,12 +60,13 @@ pub(super) fn page(name: &str) -> Option<String> {
 pub(super) struct Row {
     pub(super) topic: &'static str,
     pub(super) headings: Vec<String>,
-    /// As in the page, with the marks of code.
+    /// The cells as the page has them, with the backticks around code.
     pub(super) cells: Vec<String>,
 }
 
 impl Row {
-    /// The names in these columns: what is marked as code, else the whole cell; without dashes, values and `[.PORT]`.
+    /// Returns the names in these columns: what is marked as code, else the whole cell. Dashes, values and `[.PORT]`
+    /// are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
             if cell.contains('`') {
@@ -79,12 +80,12 @@ impl Row {
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// An annotation that may be of one port.
+    /// Whether the row is about an annotation that may be for one port.
     pub(super) fn is_per_port(&self) -> bool {
         self.cells.first().is_some_and(|cell| cell.contains("[.PORT]"))
     }
 
-    /// As in the page, with the name on a line of its own.
+    /// Returns the row as the page shows it, with the name on a line of its own.
     pub(super) fn text(&self) -> String {
         let mut page = Page { text: String::new(), columns: help_columns() };
         match self.cells.as_slice() {
@@ -99,7 +100,7 @@ impl Row {
     }
 }
 
-/// The rows of all tables, in the order of the pages.
+/// Returns the rows of all tables, in the order of the pages.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for topic in TOPICS {
@@ -120,16 +121,16 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-/// A line each: the topics as `ccm help` lists them.
+/// Returns the topics as `ccm help` lists them, one on each line.
 pub(super) fn list() -> String {
     let line = |topic: &Topic| format!("  {:<17}{}\n", topic.name, topic.about);
     TOPICS.iter().map(line).collect()
 }
 
-/// How far code is indented, and what follows the first line of a row.
+/// The indent of code, and of the lines that follow the first line of a row.
 const INDENT: usize = 4;
 
-/// In lines of at most so many characters.
+/// Returns Markdown as plain text, in lines of at most `columns` characters.
 fn plain(markdown: &str, columns: usize) -> String {
     let mut page = Page { text: String::new(), columns };
     let mut lines = markdown.lines().peekable();
@@ -144,7 +145,7 @@ fn plain(markdown: &str, columns: usize) -> String {
             }
         } else if content.starts_with('|') {
             let headings = cells(content);
-            // Between headings and body.
+            // The line between the headings and the body is skipped.
             lines.next();
             while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
                 page.row(&headings, &cells(row));
@@ -167,7 +168,7 @@ struct Page {
 }
 
 impl Page {
-    /// Two empty lines never follow each other.
+    /// Adds a line. Two empty lines never follow each other.
     fn line(&mut self, indent: usize, line: &str) {
         if line.is_empty() && (self.text.is_empty() || self.text.ends_with("\n\n")) {
             return;
@@ -179,14 +180,15 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// `mark` stands before the first line, `indent` spaces before the others.
+    /// Adds a paragraph. `mark` stands before the first line, and `indent` spaces before the others.
     fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
         for line in wrapped_in(self.columns, mark, indent, text).lines() {
             self.line(0, line);
         }
     }
 
-    /// `name: text` of two columns; of more: the name, then each cell with its heading. A column `meaning` needs none.
+    /// Adds a row. A row of two columns becomes `name: text`. A longer row becomes its name, and then each cell with
+    /// its heading. A column `meaning` needs no heading.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
         let (name, cells) = match row.as_slice() {
@@ -208,7 +210,7 @@ impl Page {
     }
 }
 
-/// How long `- ` or `1. ` is, when the line begins an item of a list.
+/// Returns the length of `- ` or `1. ` when the line begins an item of a list, else 0.
 fn mark(content: &str) -> usize {
     let digits = content.chars().take_while(char::is_ascii_digit).count();
     let rest = content.get(digits..).unwrap_or_default();
@@ -219,25 +221,28 @@ fn mark(content: &str) -> usize {
     }
 }
 
-/// Of a line `| a | b |`; a bar behind a backslash is text.
+/// Returns the cells of a line `| a | b |`. A bar behind a backslash is text.
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{0}";
     let line = line.replace("\\|", BAR);
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// A right side that would have less room begins further to the left.
+/// The least width of a right side. A right side with less room begins further to the left.
 const NARROWEST: usize = 24;
 
-/// A right side that would begin further to the right than that begins in this column, below its left side.
+/// The last column in which a right side may begin beside its left side. A right side that would begin further to the
+/// right begins in the column `BELOW`, below its left side.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// How far the second line of a left side is indented. What is further in than this is a text.
+/// The additional indent of the second line of a row's left side, compared with the first line. A line that is indented
+/// by `TEXT` or more is running text, and not a row.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// The text in lines of at most so many characters; `change` is made in each part before.
+/// Returns the text in lines of at most `columns` characters. `change` is applied to both sides of each line before the
+/// line is wrapped.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {
@@ -265,7 +270,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `column`: where the right side begins, if there is one.
+/// Returns a row in lines. The right side begins in `column`, if there is a right side.
 fn wrapped(indent: usize, left: &str, column: usize, right: &str, columns: usize) -> String {
     let spaces = " ".repeat(indent);
     let rest = match indent {
@@ -309,7 +314,7 @@ mod tests {
         }
     }
 
-    /// STYLE.md: plain technical English.
+    /// The pages are written in plain technical English, as STYLE.md asks.
     #[test]
     fn pages_have_plain_words() {
         let riddles = ["told", "tells", "nobody", "somebody", "mend", "mended", "goes"];

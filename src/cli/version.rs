@@ -1,4 +1,4 @@
-//! `ccm version`: which program this is, and what it was built from. No call is made.
+//! `ccm version` shows which program this is, and what it was built from. No call is made.
 
 use super::commands;
 use super::output::{self, Document, Exit, Printer, usage};
@@ -7,13 +7,14 @@ use lexopt::Arg;
 use serde::Serialize;
 use std::ffi::OsString;
 
-/// `make build` sets both; a plain `cargo build` has neither, and a source archive has no commit.
+/// The version of this program, and the source and compiler that it was built from. `make build` sets the commit and
+/// the toolchain. A plain `cargo build` has neither, and a source archive has no commit.
 #[derive(Serialize)]
 struct Build {
     version: &'static str,
-    /// 40 hexadecimal digits, with `-dirty` if a file was changed after it.
+    /// The commit in 40 hexadecimal digits, with `-dirty` when a file was changed after it.
     commit: Option<&'static str>,
-    /// What `rustc --version` prints.
+    /// The output of `rustc --version`.
     toolchain: Option<&'static str>,
 }
 
@@ -30,7 +31,7 @@ const fn unless_empty(text: Option<&'static str>) -> Option<&'static str> {
     }
 }
 
-/// The program and its version, in one line.
+/// Returns the program and its version in one line.
 pub(super) fn line() -> String {
     format!("ccm {}\n", BUILD.version)
 }

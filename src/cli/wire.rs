@@ -1,5 +1,5 @@
-//! From settings to the clients of both APIs and the settings of each controller: the one place that names the
-//! provider.
+//! The way from settings to the clients of both APIs and to the settings of each controller. This is the only place
+//! that names the provider.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
@@ -17,23 +17,24 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// Each is a thread with a connection.
+/// The greatest number of threads that write nodes at the same time. Each thread has a connection.
 const WRITERS_AT_MOST: u32 = 100;
 
-/// Before a read is tried again.
+/// The wait before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
-/// However much a test shortens time, an answer needs some.
+/// The shortest time-out of a read. An answer needs some time, however much a test shortens time.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same for a program to start, read its files and print.
+/// The shortest time limit of a program that returns credentials. The program has to start, read its files and print,
+/// however much a test shortens time.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// A token of the Cloud API has this many characters; another length is worth a warning.
+/// The number of characters that a token of the Cloud API has. Another length is worth a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
-/// The metadata service to ask whether this machine is attached to the Network: where controllers
-/// are to run, for a person may ask and try from anywhere.
+/// Returns the metadata service that is asked whether this machine is attached to the Network. `None` means that
+/// nothing is asked, because a setting turns the question off, or because a person may try a dry run from anywhere.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
     if settings.network_disable_attached_check.value || settings.dry_run.value {
         return None;
@@ -42,7 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing: it lets pass what is a write in its form only.
+/// The gate of commands that change nothing. It lets only those requests pass that have the method of a write
+/// and change nothing.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -55,7 +57,7 @@ impl Gate for ReadOnly {
     }
 }
 
-/// What the writes of a person's command pass.
+/// Returns the gate that the writes of a person's command pass.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
         _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
@@ -63,8 +65,8 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Both APIs as the settings name them; `kube`: a client that there is already; `writes`: how urgent those to the
-/// cloud are. No call is made.
+/// Returns both APIs as the settings name them. A new client of Kubernetes is made when `kube` is `None`. `writes` is
+/// the urgency of writes to the cloud. No call is made.
 pub(super) fn apis(
     kube: Option<kube::Client>,
     settings: &Settings,
@@ -96,7 +98,7 @@ pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzne
     apis
 }
 
-/// The cloud alone. No call is made.
+/// Returns the provider. No call is made.
 pub(super) fn provider(
     settings: &Settings,
     gate: Arc<dyn Gate>,
@@ -148,7 +150,7 @@ fn robot(settings: &Settings) -> Option<robot::Settings> {
     })
 }
 
-/// Of the cluster that the settings name. No call is made.
+/// Returns a client of the cluster that the settings name. No call is made.
 pub(super) fn kube_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
@@ -156,8 +158,9 @@ pub(super) fn kube_client(
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
-/// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
-/// A test does not shorten them: what is too late is seen by the deadline itself.
+/// Returns the client that is used for the Lease only. Its time-outs leave room for a second try before the renew
+/// deadline. A test that shortens time does not shorten these time-outs, because the deadline itself ends a leadership
+/// whose renewal is too late.
 pub(super) fn lease_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
@@ -180,8 +183,8 @@ fn client(
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
-/// A time of a Lease, or of a write that must fit into it. However much a test shortens time, to renew a Lease takes some:
-/// such a time lasts at least a tenth of what it lasts outside of tests.
+/// Returns a time of a Lease, or of a write that must fit into a Lease. A test may shorten such a time to a tenth at
+/// most, because to renew a Lease takes some time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -203,7 +206,7 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     }
 }
 
-/// Which Services are ours.
+/// Returns the settings that decide which Services this daemon manages.
 pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
@@ -222,7 +225,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
     }
 }
 
-/// The settings of the route controller; the error: why it does not run.
+/// Returns the settings of the route controller. The error says why the controller does not run.
 pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
     let cidrs = &settings.cluster_cidrs.value;
     let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
@@ -234,7 +237,8 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
         let is_wanted = false;
         return Err(RoutesOff { why, is_wanted });
     }
-    // As upstream: a dual-stack cluster of its users may rest on there being none.
+    // A dual-stack cluster of profile `hcloud` gets no routes unless they are asked for, as with
+    // hcloud-cloud-controller-manager, because such a cluster may rest on having none.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
@@ -262,10 +266,10 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     Err(RoutesOff { why, is_wanted })
 }
 
-/// Why there are no routes.
+/// The reason why there are no routes.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// The settings ask for routes: it is worth a warning.
+    /// Whether the settings ask for routes. The reason is then worth a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -284,8 +288,9 @@ fn timing(read_timeout: Duration) -> Timing {
     }
 }
 
-/// Credentials leave this machine under TLS, unless a setting allows otherwise. In the place of another CCM nothing
-/// stops that ran before: it is a warning there, once.
+/// Returns an error when credentials would leave this machine without TLS, unless a setting allows this. A daemon that
+/// replaces hcloud-cloud-controller-manager logs one warning instead, because a cluster whose daemon ran before must
+/// keep its daemon.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
@@ -302,10 +307,10 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// A system's whole bundle has a quarter of a megabyte.
+/// The largest size of a bundle of certificates. A system's whole bundle has a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
-/// What `SSL_CERT_FILE` adds to the built-in roots.
+/// Returns the certificates that `SSL_CERT_FILE` adds to the built-in roots.
 fn authorities() -> Result<Authorities, String> {
     match process::variable("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Authorities::default()),
@@ -315,7 +320,7 @@ fn authorities() -> Result<Authorities, String> {
     }
 }
 
-/// Names of the kubeconfig's contexts; none where it can't be read.
+/// Returns the names of the kubeconfig's contexts, or an empty list when the kubeconfig can't be read.
 pub(super) fn contexts(settings: &Settings) -> Vec<String> {
     config::contexts(&kube_options(settings)).unwrap_or_default()
 }
@@ -336,9 +341,9 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-/// What the environment says: every Go program beside us reads the same variables.
+/// Returns the proxies that the environment names. Every Go program beside this one reads the same variables.
 fn proxies() -> Result<Proxies, String> {
-    // What is not UTF-8 is no proxy: the error names it.
+    // A value that is not UTF-8 is no proxy, and the error names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }

@@ -1,7 +1,7 @@
-//! The daemon: a thread per controller that ticks until it is stopped, while we lead.
+//! The daemon: a thread for each controller, which ticks until it is stopped, while we lead.
 //!
-//! Knows: when a tick is due, who leads, how to stop, what is worth a line in the log, what a
-//! probe is answered. Must never know what a controller decides, or which provider is plugged in.
+//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and what a probe is
+//! answered. It must never know what a controller decides, or which provider is plugged in.
 
 mod health;
 pub mod lease;
@@ -23,26 +23,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
-/// end at most 10. (Kubernetes kills after 30 s by default.) These times of the end are the machine's.
+/// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease may
+/// take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by default.)
+/// These times are the machine's.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// At the end events are waited for as long as that, while the Lease is held.
+/// How long the end waits for events at most, while the Lease is held.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// The same at the end of one pass, which was not asked to end.
+/// How long the end of one pass waits for events at most, when the pass was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// After a write that took all the time.
+/// How long the end waits for events at least, even when the last write took all the time.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a wait for the end of some work checks whether to end without it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How the daemon ended.
+/// The way the daemon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to.
+    /// The daemon was asked to end.
     Stopped,
-    /// It can't do its work before a setting, a credential or a role is fixed.
+    /// The daemon can't do its work before a setting, a credential or a role is fixed.
     Blocked,
 }
 
@@ -54,7 +55,8 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Ticks every controller on a thread of its own until `stop`. `watch` returns the heartbeat of the controller of this name.
+/// Ticks every controller on a thread of its own until `stop` is set. `watch` takes the name of a controller, and
+/// returns the heartbeat for its thread.
 pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
@@ -76,7 +78,7 @@ pub fn begin(
 }
 
 impl Running {
-    /// Waits for the wish to end, and then for the ends of all threads, as long as there is time.
+    /// Waits for the wish to end, and then until all threads have ended, but at most for `GRACE`.
     pub fn until_stopped(self) -> Ended {
         self.stop.wait_until_set_or(|| false);
         let deadline = clock::now() + clock::from_machine(GRACE);
@@ -87,19 +89,19 @@ impl Running {
         if is_open() {
             log::warn!("an answer is still waited for; ending without it");
         }
-        // The last events, as long as the end of everything has time for them.
+        // The last events may be written until the deadline. The two limits hold even when less or more time is left.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
         self.apis.recorder.end(left.clamp(at_least, at_most));
         self.ended()
     }
 
-    /// How it ended. Before it ended: as if it had been asked to.
+    /// Returns `Blocked` when no controller could work, and otherwise `Stopped`, even while the daemon still works.
     fn ended(&self) -> Ended {
         if self.ticks.failed.load(Ordering::Relaxed) { Ended::Blocked } else { Ended::Stopped }
     }
 
-    /// For a simulation: the last events of a daemon that was asked to end, and how it ended.
+    /// Writes the last events of a simulated daemon that was asked to end, and returns how the daemon ended.
     pub fn end_in_simulation(&self) -> Ended {
         self.apis.recorder.alongside(&self.apis.kube, || ());
         self.ended()
@@ -129,8 +131,8 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
     done
 }
 
-/// Does one piece of work on a thread of its own. None: after `stop` it did not end in time, and
-/// is left behind.
+/// Does one piece of work on a thread of its own. Returns `None` when the work did not end in time after `stop` was
+/// set. The thread is left behind then.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
@@ -139,7 +141,7 @@ pub fn unless_stopped<T: Send + 'static>(
         return Some(work());
     }
     let (done, result) = mpsc::channel();
-    // After the timeout the receiver does not exist any more.
+    // The receiver does not exist any more after the timeout.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {

@@ -1,4 +1,5 @@
-//! The wish to end: set once, by a signal or by ourselves, and seen by every thread at once, also by those that wait.
+//! The wish to end. It is set once, by a signal or by the process itself, and every thread sees it at once, also a
+//! thread that waits.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     is_set: Mutex<bool>,
     ended: Condvar,
-    /// What a write waits for: a renewal of the Lease ends no other thread's sleep.
+    /// The condition variable for threads that wait before a write. It is not `ended`, because a renewal of the Lease
+    /// must not wake the threads that sleep.
     changed: Condvar,
 }
 
-/// Lets writes pass until the wish to end: the write in flight is finished, no other is started.
+/// Lets writes pass until the wish to end. Then the write in flight is finished, and no other write is started.
 pub struct StopGate<'a>(pub &'a Stop);
 
 impl Stop {
@@ -27,9 +29,9 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Every thread in [`wait_until_set_or`](Stop::wait_until_set_or) checks its condition again.
+    /// Makes every thread in [`wait_until_set_or`](Stop::wait_until_set_or) check its condition again.
     pub fn wake(&self) {
-        // With the lock, so that no thread is between its check and its wait.
+        // The lock is held, so that no thread misses this call between its check and its wait.
         let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
@@ -38,15 +40,16 @@ impl Stop {
         *lock(&self.is_set)
     }
 
-    /// Waits that long, or until it is set; is it?
+    /// Waits for this time, or until the wish to end. Returns whether the wish to end is set.
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
-    /// Does the work on a thread of its own: again and again, each time after the pause that it returned, until it returns
-    /// none or the wish to end comes. `is_apart`: it shares no lock with the other threads, see
-    /// [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread; none in a simulation.
+    /// Does the work on a thread of its own, again and again. Each time the work returns the pause before the next
+    /// time. It ends when the work returns `None`, or with the wish to end. `is_apart` means that the work shares no
+    /// lock with the other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or
+    /// `None` in a simulation.
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -66,7 +69,8 @@ impl Stop {
         }))
     }
 
-    /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
+    /// Waits until the wish to end, or until `ready` returns true. The code that makes `ready`
+    /// true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
         clock::wait_while(&self.changed, &self.is_set, must_wait);
@@ -87,11 +91,11 @@ impl Gate for StopGate<'_> {
     }
 }
 
-/// One wish to end may come twice within this time of the machine: coreutils' timeout signals its child and then the
-/// group of processes that the child is in.
+/// Two signals within this time, by the machine's clock, count as one wish to end. The `timeout` of coreutils signals
+/// its child and then the whole process group, so that its child gets the signal twice.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
+/// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own. A second signal ends the process at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {

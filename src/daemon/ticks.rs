@@ -1,4 +1,4 @@
-//! The ticks of all controllers, each on its own thread, and what they find out together.
+//! The ticks of all controllers, each on its own thread, and what the threads find out together.
 
 use super::stop::Stop;
 use crate::cache::{self, Apis};
@@ -10,23 +10,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What the threads share.
+/// The state that the threads of all controllers share.
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     outages: Outages,
-    /// None of them can work before a setting, a credential or a role is fixed.
+    /// Whether no controller can work before a setting, a credential or a role is fixed.
     pub(super) failed: AtomicBool,
-    /// Controllers that have not ended their first tick.
+    /// The number of controllers that have not ended their first tick.
     first_ticks: AtomicUsize,
 }
 
 /// A controller that ticks.
 pub(super) struct Ticking {
     controller: Box<dyn Controller>,
-    /// It has not ended a tick yet.
+    /// Whether the controller has not ended a tick yet.
     is_first: bool,
-    /// Both APIs answered it, once.
+    /// Whether both APIs have ever answered the controller.
     worked_once: bool,
 }
 
@@ -36,8 +36,8 @@ impl Ticking {
     }
 }
 
-/// Asks the cloud for something, unless it has answered already since the start. A wrong token
-/// or Network is found out at the start, also where no controller has a question yet.
+/// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
+/// at the start, even when no controller has a question yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
     if apis.provider.is_reached() {
         Ok(())
@@ -61,7 +61,8 @@ impl Ticks {
         }
     }
 
-    /// One tick of a controller. Returns the pause until its next one; none when it can't work at all.
+    /// Does one tick of a controller. Returns the pause until the next tick, or `None` when the controller can't
+    /// work at all.
     pub(super) fn tick(&self, ticking: &mut Ticking) -> Option<Duration> {
         let controller = &mut ticking.controller;
         let (name, interval) = (controller.name(), controller.interval());
@@ -71,8 +72,9 @@ impl Ticks {
         let others_may_ask =
             self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
         if !others_may_ask && report.outage.is_none() {
-            // No controller had a question for the cloud in its first tick: one asks for all. Until then the daemon
-            // is not ready, and does not know whether its token is good.
+            // No controller had a question for the cloud in its first tick, so this thread asks the cloud for all
+            // of them. Before the cloud has answered, the daemon is not ready, and does not know whether its
+            // token is good.
             let waiting = String::new();
             report.outage = reach_cloud(self.apis).err().map(|error| Outage { error, waiting });
         }
@@ -81,7 +83,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // The first controller to see it logs it for all.
+            // The first controller that sees the outage logs it for all controllers.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -99,13 +101,14 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // An unfinished one has taken an interval already.
+        // A tick that ended before its changes did has lasted a whole interval, so the next tick begins at once.
         let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }
 
-    /// Credentials that were good for another call and are not any more are being replaced.
+    /// Whether the error comes from credentials that are being replaced. Such credentials were good for another call,
+    /// and are not good any more.
     fn is_rotation(&self, error: &cache::Error) -> bool {
         error.is_unauthorized()
             && match error {
@@ -127,7 +130,7 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs what failed; changes were logged as they were made, and findings where they were found.
+/// Logs the failures that have no finding. Findings were logged where they were found, and changes when they were made.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();
@@ -135,18 +138,19 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// A refresh was put off, which is no outage: calls that can't wait are still made.
+/// The state of a controller whose refresh was put off. This is no outage, because calls that can't wait
+/// are still made.
 const PUT_OFF: &str = "refreshes put off";
 
-/// What keeps which controller from its work: logged once for each change of state, not at every tick and not by every
-/// controller.
+/// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every
+/// tick and not by every controller.
 #[derive(Default)]
 struct Outages {
     states: Mutex<BTreeMap<&'static str, &'static str>>,
 }
 
 impl Outages {
-    /// Takes note of how a controller's tick ended, and logs it when that is new.
+    /// Takes note of how a controller's tick ended, and logs a change of state.
     fn note(
         &self,
         controller: &'static str,
@@ -156,7 +160,8 @@ impl Outages {
     ) {
         let mut states = lock(&self.states);
         let state = match (outage.map(state_of), states.get(controller)) {
-            // This tick had no question about dedicated servers.
+            // The outage of dedicated servers may continue. This tick shows nothing about it, because the tick did not
+            // ask the API of dedicated servers.
             (None, Some(before)) if dedicated_fails && before.starts_with("robot ") => {
                 return;
             }

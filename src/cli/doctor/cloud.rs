@@ -1,5 +1,5 @@
-//! The APIs of the cloud: the token, the project, and the private Network; and, silent without `ROBOT_ENABLED=true`, the
-//! login of the Robot web service and which of its servers are nodes.
+//! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true` the login of the
+//! Robot web service, and which of its servers are nodes, are checked as well.
 
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok};
 use super::reads;
@@ -12,12 +12,14 @@ use crate::provider::{Attached, Instance, InstanceId, Permission};
 use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
-/// Below this share of the limit the daemon puts refreshes off.
+/// The daemon delays refreshes when fewer calls are left than the rate limit divided by this number.
 const RESERVE_SHARE: u64 = 10;
 
-/// What the network and whole seconds make of equal clocks is less.
+/// The difference between the clocks, in seconds, that is worth a warning. Equal clocks may show a smaller difference,
+/// because the answer takes time and its date has whole seconds only.
 const WARN_SKEW_S: u64 = 5;
-/// Tokens and certificates are refused for less than this, sooner or later.
+/// The difference between the clocks, in seconds, that is a failure. Even a smaller difference makes an API refuse
+/// tokens and certificates sooner or later.
 const FAIL_SKEW_S: u64 = 60;
 
 pub(super) fn token(view: &View) -> Verdict {
@@ -124,7 +126,8 @@ pub(super) fn network(view: &View) -> Verdict {
     })
 }
 
-/// The ID of the Network, where there are dedicated servers, routes, and a way between them that is closed.
+/// Returns the ID of the Network when there are dedicated servers and routes, and the Network does not expose its
+/// routes to its vSwitch.
 fn hides_routes<'a>(view: &'a View) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
@@ -155,7 +158,7 @@ pub(super) fn attached(view: &View) -> Verdict {
             let remedy = format!(
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
             );
-            // Outside of a pod the daemon may run on another machine.
+            // The daemon may run on another machine when this command runs outside of a pod.
             if startup::is_set_here("KUBERNETES_SERVICE_HOST") {
                 Outcome::fail(found, remedy)
             } else {
@@ -188,8 +191,8 @@ pub(super) fn robot_login(view: &View) -> Verdicts {
     }])
 }
 
-/// What the list of dedicated servers says beyond each node's own: those that may be the missing server of a node, and
-/// those whose contract ends.
+/// Reports what the list of dedicated servers shows beyond each node's own server: servers that may be the missing
+/// server of a node, and servers whose contract ends.
 pub(super) fn dedicated(view: &View) -> Verdicts {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
@@ -242,7 +245,8 @@ fn cancelled(server: &Instance, node: &str) -> Outcome {
     Outcome::warn(found, remedy)
 }
 
-/// A node on a dedicated server, without a login to look it up: the check `robot` says so of all.
+/// Whether the node is on a dedicated server and no login is set to look the server up. The check `robot` reports the
+/// missing login for all nodes.
 pub(super) fn is_not_looked_up(view: &View, plan: &NodePlan) -> bool {
     let is_dedicated = |id: &str| id.starts_with("hrobot://") || id.starts_with("hcloud://bm-");
     matches!(reads::of_login(view), Some(Err(Gap::NotHere(_))))

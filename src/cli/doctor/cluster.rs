@@ -1,4 +1,4 @@
-//! The API server, what we may do there, who leads, and who else is at work.
+//! Checks of the API server, of our rights there, of the leader, and of other programs that do the same work.
 
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, need, or_ok};
 use super::reads::COUNT_EVENTS;
@@ -7,14 +7,14 @@ use crate::cli::leader;
 use crate::kube::Workload;
 use crate::text::shell_command;
 
-/// The oldest that is supported, of major version 1.
+/// The oldest minor version of Kubernetes 1 that this program supports.
 const MINOR_AT_LEAST: u32 = 30;
 
-/// Where other cloud-controller-managers serve; nothing is there here.
+/// The port on which other cloud-controller-managers serve. This program serves nothing there.
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
-/// Part of the name of our image.
+/// A part of the name of our container image.
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &View) -> Verdict {
@@ -86,7 +86,8 @@ pub(super) fn lease(view: &View) -> Verdict {
     ))
 }
 
-/// Routes, nodes and load balancers may be as another one wants them.
+/// Whether another cloud-controller-manager is at work. Routes, nodes and load balancers may then be as that
+/// program wants them.
 pub(super) fn is_another_at_work(view: &View) -> bool {
     other_ccm(view).is_ok_and(|others| others.iter().any(Outcome::is_bad))
 }
@@ -112,7 +113,7 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
         of_workload(Outcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<Outcome> = others.collect();
-    // Only an image is certain: ours may run in a Deployment of that name.
+    // A name is no proof, because our program may run in a Deployment of that name. An image is a proof.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
@@ -123,7 +124,7 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
     or_ok(others, format!("none in {namespace}"))
 }
 
-/// The command that ends the workload's pods. A DaemonSet has no number of pods.
+/// Returns the command that ends the workload's pods. A DaemonSet has no number of pods, so it is deleted.
 fn stop(namespace: &str, workload: &Workload) -> String {
     let name = &workload.name;
     if name.starts_with("deployment/") {
@@ -133,7 +134,7 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Its name is `deployment/NAME`.
+/// Adds the workload to the outcome. A workload's name has the form `deployment/NAME`.
 fn of_workload(outcome: Outcome, workload: &Workload) -> Outcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)
@@ -144,14 +145,16 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Ours may carry any name where only the image of another one's Deployment was changed.
+/// Whether the workload runs our program. A fitting name of the workload is enough, because the image may have any name
+/// when somebody put our program into the Deployment of another cloud-controller-manager.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-/// Of our own, in the namespace of the Lease. The error: there are none, or they were not read.
+/// Returns the workloads in the Lease's namespace that run our program. The error says that there are none, or that the
+/// workloads were not read.
 fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|one| runs_us(one)).collect();
@@ -175,7 +178,7 @@ pub(super) fn probes(view: &View) -> Verdicts {
     or_ok(wrong, "none asks at port 10258")
 }
 
-/// Pods of the daemon that do not stay up.
+/// Reports workloads of the daemon whose pods do not stay up.
 pub(super) fn daemon(view: &View) -> Verdicts {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|one| {

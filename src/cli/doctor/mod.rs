@@ -1,15 +1,14 @@
-//! `ccm doctor`: checks everything that the daemon needs; reports what is wrong and the fix.
+//! `ccm doctor` checks everything that the daemon needs, and reports what is wrong and how to fix it.
 //!
-//! `observe` makes every call, and each may fail by itself; the checks are pure functions of what it read. A new check
-//! is
-//! a row of [`CHECKS`] and a function.
+//! `observe` makes every call, and each call may fail without stopping the others. The checks are pure functions of
+//! what was read. A new check needs a row of [`CHECKS`] and a function.
 //!
 //! | file | its job |
 //! |---|---|
 //! | `observe` | the table of what is read, in which order, and after what |
 //! | `reads` | the reads, and what a role must allow for them |
-//! | `view` | what was read |
-//! | `outcome` | what comes of a check |
+//! | `view` | everything that was read |
+//! | `outcome` | the outcome of a check, and why something was not read |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
 mod cloud;
@@ -32,21 +31,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::View;
 
-/// One check: its name, what it looks at, the fix where that could not be read, and what decides.
+/// A check, which has its name, what it looks at, the fix for a failed read, and the function that decides.
 type Check = (Text, Text, Text, Decide);
 type Text = &'static str;
 
 enum Decide {
-    /// Says one thing of the whole.
+    /// The function returns one outcome for the whole check.
     One(fn(&View) -> Verdict),
-    /// Says something of each object that has a problem.
+    /// The function returns an outcome for each object that has a problem.
     Each(fn(&View) -> Verdicts),
 }
 use Decide::{Each, One};
 
 const SEE_API_SERVER: &str = "check the API server's own health";
 
-#[rustfmt::skip] // What it is about, then what decides.
+#[rustfmt::skip] // Each row has the name and what the check looks at, then the fix and the function.
 const CHECKS: &[Check] = &[
     ("settings", "the environment: each variable that ccm reads",
         "", Each(settings)),
@@ -121,7 +120,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(is_failed(&all)))
 }
 
-/// What every check says, the worst first.
+/// Returns the outcomes of all checks, the worst first.
 pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
@@ -136,8 +135,9 @@ pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
     all
 }
 
-/// The findings for a screen without room for all, in their order: the worst, and of those with the same status the first
-/// of each check, then the second of each. So one check with many objects hides no other check.
+/// Chooses the findings for a screen that has no room for all, and keeps their order. The worst findings are chosen
+/// first. Among findings with the same status, the first of each check is chosen before the second of any check, so
+/// that one check with many objects hides no other check.
 pub(super) fn selected(outcomes: &[Outcome], at_most: usize) -> Vec<&Outcome> {
     let mut of_check: BTreeMap<(&str, Status), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {
@@ -162,13 +162,14 @@ fn settings(view: &View) -> Verdicts {
     or_ok(problems, "every setting has a value that it may have")
 }
 
-/// Where texts begin: after the status and the longest name of a check.
+/// The column where messages begin, behind the status and the longest name of a check.
 const INDENT: usize = 22;
 
-/// So many objects of a check are shown, unless the output is wide.
+/// How many objects of a check are shown, unless the output is wide.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// For people. `is_wide`: every object, and what was checked. A fix that holds for several objects is below the last one.
+/// Returns the report for people. With `is_wide` the report has every object, and what was checked. A fix that holds
+/// for several objects stands below the last of them.
 pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

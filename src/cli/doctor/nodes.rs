@@ -1,4 +1,5 @@
-//! Nodes and their servers. What Kubernetes alone says is shown without the Cloud API, and the other way round.
+//! Checks of nodes and their servers. What Kubernetes alone shows is reported without the Cloud API, and what the Cloud
+//! API alone shows is reported without Kubernetes.
 
 use super::cloud;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
@@ -8,8 +9,8 @@ use crate::controllers::node::{NodePlan, Server, is_uninitialized, join_anew};
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
-/// Nodes whose server should be in this project, and how many of them have it there. Of those on dedicated servers the
-/// check `robot` says the same.
+/// Returns how many nodes should have their server in this project, and how many of these have it there. Nodes on
+/// dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         Server::Matched(server, _) => server.id.cloud().is_some(),
@@ -22,7 +23,7 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// What is decided of each; `ok` where that is nothing.
+/// Returns the outcomes that `decide` has for the nodes, or the message `ok` when there are none.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<Outcome>,
@@ -57,7 +58,8 @@ pub(super) fn project(view: &View) -> Verdict {
     })
 }
 
-/// Where no node of ours has its server in the project of the token, the check `project` says all there is to say.
+/// Returns an error when no node has its server in the token's project, because the check `project`
+/// then says everything.
 pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => {
@@ -97,7 +99,7 @@ pub(super) fn kubelets(view: &View) -> Verdicts {
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-/// The worst of each node.
+/// Reports the worst problem of each node.
 pub(super) fn servers(view: &View) -> Verdicts {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
@@ -110,7 +112,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // Of a dedicated server that is named differently.
+        // A node has this reason when its dedicated server has another name.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -118,7 +120,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
             return None;
         }
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
-        // What can't be initialised, or not be kept right.
+        // A finding that blocks a node means that the node can't be initialised, or can't be kept as it should be.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(Outcome::fail, finding, &inspect(plan))),
@@ -133,8 +135,8 @@ pub(super) fn servers(view: &View) -> Verdicts {
     each(nodes, decide, format!("{count}, none without its server"))
 }
 
-/// Nodes that are not ready for another reason than their server, which `servers` and `nodes` report; and those that are
-/// ready and still have the taint of a server that is off.
+/// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
+/// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
 pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
@@ -154,7 +156,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
                 "not ready; its server was off: it has the taint shutdown",
                 "switch its server on".to_owned(),
             ),
-            // Robot is not asked for the power of each.
+            // The power state of a dedicated server is not known, because Robot is not asked for each of them.
             Server::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }
@@ -172,7 +174,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
     each(nodes, decide, ok)
 }
 
-/// The command that shows the node beside its server.
+/// Returns the command that shows the node beside its server.
 fn inspect(plan: &NodePlan) -> String {
     shell_command("ccm node inspect", &[&plan.object.name])
 }
@@ -191,7 +193,7 @@ fn see_kubelet(plan: &NodePlan) -> String {
     )
 }
 
-/// Servers that are off: those of nodes; without a cluster all of the project.
+/// Reports servers that are off: the servers of nodes, or all servers of the project when the nodes were not read.
 pub(super) fn off(view: &View) -> Verdicts {
     let servers = need(&view.cloud.servers, "api")?;
     let ok = "no server of a node is off";

@@ -1,5 +1,5 @@
-//! Every read of the checks, as a table of stages. Each may fail by itself. What rests on one that failed is not tried,
-//! and credentials that an API refused are not sent again.
+//! The table of stages, which has every read of the checks. Each read may fail without stopping the others. A read that
+//! needs a failed read is not tried, and credentials that an API refused are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::reads::{self, Reader};
@@ -15,19 +15,20 @@ use crate::provider::{Checkup, Urgency, clock};
 use crate::settings::{Command, Settings};
 use std::time::Duration;
 
-/// One read. `STAGES` has them in their order.
+/// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct Stage {
-    /// What it reads.
+    /// The name of what the stage reads.
     name: &'static str,
-    /// The check that reports why it could not be read.
+    /// The check that reports why the stage could not be read.
     check: &'static str,
-    /// The stages that must have been read before.
+    /// The stages that must have been read before this stage.
     needs: &'static [&'static str],
-    /// The credentials that it sends.
+    /// The credentials that the stage sends.
     sends: &'static [Credential],
-    /// With `--watch` it is read once a minute.
+    /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads into the view; or notes there why nothing is read, which the second argument says. Returns what was noted.
+    /// Does the read, and notes its result in the view. When the second argument is an error, nothing is read, and the
+    /// error is noted. Returns what was noted.
     read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
 }
 
@@ -35,8 +36,9 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The login of Robot is in no row: its client itself sends a refused one only once in ten minutes.
-#[rustfmt::skip] // A stage is a line: what it reads, the check that reports it, what it needs, what it sends.
+/// The stages in the order in which they are read. The login of Robot is not among the credentials of the stages,
+/// because the client of Robot itself sends a refused login only once in ten minutes.
+#[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[Stage] = &[
     stage("the token", "token", &[], &[], |view, may| {
         note(may.and_then(reads::token), &mut view.token)
@@ -121,11 +123,11 @@ fn unread<T>() -> Seen<T> {
     Err(Gap::Needs(""))
 }
 
-/// What came of the stages so far.
+/// The stages that have ended so far, with their results.
 type Ended = Vec<(&'static Stage, Seen<()>)>;
 
-/// The only rule by which a stage is skipped: a stage that it needs was not read, or an earlier one showed that an API
-/// refuses what this one would send.
+/// Returns an error when the stage must be skipped. This has two causes only: a stage that it needs was not read, or an
+/// earlier stage showed that an API refuses the credentials that this stage would send.
 fn may_read(stage: &Stage, ended: &Ended) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
@@ -143,21 +145,21 @@ fn may_read(stage: &Stage, ended: &Ended) -> Seen<()> {
     Ok(())
 }
 
-/// Whatever is read once is read once.
+/// How long an answer of Kubernetes is used when the checks run once, so that nothing is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
-/// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
-/// that are there are not checked again.
+/// Reads what the checks need, once or with `--watch` again and again. With `--watch` the cloud is read once a minute,
+/// and the user's rights are not checked again once the user has all of them.
 pub(in crate::cli) struct Observer<'a> {
     reader: Reader<'a>,
-    /// How long an answer of the cloud is used. Zero: for one view.
+    /// How long the answers of the cloud are used again. Zero means that every view asks the cloud anew.
     keep: Duration,
-    /// The last answers of the cloud, and what came of its stages.
+    /// The last answers of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(Cloud, Ended)>,
 }
 
 impl<'a> Observer<'a> {
-    /// No call is made.
+    /// Creates an observer. No call is made.
     pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {
@@ -179,7 +181,7 @@ impl<'a> Observer<'a> {
         Observer { reader, keep, cloud: None }
     }
 
-    /// Makes every call that is due.
+    /// Makes every call that is due, and returns what was read.
     pub(in crate::cli) fn observe(&mut self) -> View<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));
@@ -207,7 +209,7 @@ impl<'a> Observer<'a> {
         view
     }
 
-    /// The view before anything was read; each stage notes what comes of it.
+    /// Returns the view before anything is read. Each stage notes its result in the view.
     fn blank(&self, cloud: Option<Cloud>) -> View<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));
@@ -240,7 +242,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Without a token it plans nothing, and still knows whose a provider ID is: it is asked for nothing else then.
+/// Returns the provider, even when there is no token. A provider without a token plans nothing. It only tells which
+/// provider a provider ID belongs to.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

@@ -1,22 +1,22 @@
-//! What comes of a check, and why something could not be read for it.
+//! The outcome of a check, and the reason why something could not be read for a check.
 
 use crate::http::without_known_secrets;
 use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// The fix where the error itself names what to do.
+/// The fix when the error itself says what to do.
 pub(super) const SEE_ERROR: &str = "see what the error names";
 
-/// The result of a check. Problems are listed first, in this order.
+/// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum Status {
-    /// The daemon can't do its work, or not all of it.
+    /// The daemon can't do its work, or can't do all of it.
     Fail,
-    /// The daemon works, and a person should read it.
+    /// The daemon works, but a person should read the message.
     Warn,
-    /// It could not be checked, and that alone is no fault.
+    /// Something could not be checked, which alone is no fault.
     Skipped,
     Ok,
 }
@@ -32,38 +32,38 @@ impl Status {
     }
 }
 
-/// What a check says of one object, or of the whole; the form for programs.
+/// The result of a check for one object, or for the whole. This is also the form for programs.
 #[derive(Serialize)]
 pub(in crate::cli) struct Outcome {
     pub(in crate::cli) check: &'static str,
-    /// E.g. `node/worker-1`, `service/default/web`; null: the whole.
+    /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is about the whole.
     pub(in crate::cli) object: Option<String>,
     pub(super) status: Status,
-    /// What was found, and what it means.
+    /// The text that says what was found, and what that means.
     pub(super) message: String,
-    /// The fix; empty where nothing is wrong, or where the message says it.
+    /// The fix. Empty when nothing is wrong, or when the message names the fix.
     pub(super) remedy: String,
 }
 
-/// What a check returns. The error: what it rests on was not read.
+/// The result of a check that reports on the whole. The error says that something the check needs was not read.
 pub(super) type Verdict = Result<Outcome, Gap>;
 
-/// The same of a check that says something of each object.
+/// The result of a check that reports on each object. The error says that something the check needs was not read.
 pub(super) type Verdicts = Result<Vec<Outcome>, Gap>;
 
-/// Something that was read.
+/// Something that was read, or the reason why it was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
-/// Why it was not read.
+/// The reason why something was not read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
-    /// It rests on another check, which did not pass: the name of that one.
+    /// The read was not made, for a reason that another check reports. The value is the name of that check.
     Needs(&'static str),
-    /// It does not exist here, or may not be read, and that is no fault.
+    /// The reason why there is nothing to read, or why the user may not read it. Neither is a fault.
     NotHere(String),
-    /// It was tried; the error, and the fix where the error shows it.
+    /// The read was tried and failed. The values are the error, and the fix when the error shows one.
     Failed(String, Option<String>),
-    /// The same, where the API does not accept the credentials: no later read sends them.
+    /// The API refused these credentials, so no later read sends them. The other values are those of `Failed`.
     Refused(Credential, String, Option<String>),
 }
 
@@ -72,12 +72,12 @@ pub(in crate::cli) enum Gap {
 pub(in crate::cli) enum Credential {
     /// The token of the Cloud API.
     Cloud,
-    /// What the kubeconfig or the service account has.
+    /// The credentials of the kubeconfig or of the service account.
     Kubernetes,
 }
 
 impl Gap {
-    /// The gap of what rests on `self`, which `check` reports.
+    /// Returns the gap of something that can't be read because of this gap. `check` is the check that reports this gap.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -86,12 +86,12 @@ impl Gap {
     }
 }
 
-/// For a check that rests on what another one reports.
+/// Returns what was read, or a gap that refers to `check`, because that check reports why nothing was read.
 pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a T, Gap> {
     seen.as_ref().map_err(|gap| gap.behind(check))
 }
 
-/// For the check that reports it.
+/// Lets `?` turn a reference to a gap into the error of a check.
 impl From<&Gap> for Gap {
     fn from(gap: &Gap) -> Gap {
         gap.clone()
@@ -115,7 +115,8 @@ impl Outcome {
         Outcome::new(Status::Skipped, message, "")
     }
 
-    /// `remedy` is the fix for what was tried and could not be read.
+    /// Returns the outcome for something that was not read. `remedy` is the fix for a failed read whose error
+    /// shows no fix.
     pub(super) fn unread(gap: Gap, remedy: &str) -> Outcome {
         match gap {
             Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
@@ -126,7 +127,7 @@ impl Outcome {
         }
     }
 
-    /// `is_all`: it is so of every object of its kind, and that is a failure.
+    /// Returns a failure when `is_all` says that every object of the kind has the problem, else a warning.
     pub(super) fn bad(
         is_all: bool,
         message: impl Into<String>,
@@ -149,11 +150,11 @@ impl Outcome {
     }
 }
 
-/// Of one message, in characters.
+/// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// What a plan reports of an object, with the fix that the finding has. `inspect`: the command that shows the object, and
-/// so the whole message where it is cut here.
+/// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
+/// object. The outcome refers to this command when the message is cut here.
 pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
     finding: &Finding,
@@ -166,7 +167,7 @@ pub(super) fn reported(
     outcome(cut.into_owned(), fixes.collect::<Vec<_>>().join("; "))
 }
 
-/// Those, or where there are none, that all is well.
+/// Returns the outcomes. When there are none, returns one outcome with the message `ok`.
 pub(super) fn or_ok(
     outcomes: impl IntoIterator<Item = Outcome>,
     ok: impl Into<String>,
@@ -178,7 +179,7 @@ pub(super) fn or_ok(
     Ok(outcomes)
 }
 
-/// `1 node`, `2 nodes`.
+/// Returns a number with its noun, e.g. `1 node` or `2 nodes`.
 pub(super) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")

@@ -1,4 +1,4 @@
-//! What each stage of `observe` reads, and what a role must allow for it.
+//! The reads of the stages in `observe`, and the rights that a role must allow for them.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::view::{Cloud, Cluster, Need, View};
@@ -24,14 +24,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the reads are made with.
+/// The clients, the settings and the state that the reads use.
 pub(super) struct Reader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
     /// The clients of both APIs. The cluster may be asked only when `no_cluster` is `None`.
     pub(super) apis: Seen<Apis>,
     pub(super) no_cluster: Option<Gap>,
-    /// How long an answer of Kubernetes is used.
+    /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
     pub(super) look: Duration,
     /// Whether it is known that the user may do all that the daemon does.
     pub(super) has_rights: bool,
@@ -56,7 +56,8 @@ const NEEDS: &[Need] = &[
 /// The right to read events. The daemon works without this right, and hcloud-cloud-controller-manager's role lacks it.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election needs. A role names the one Lease, except for the verb `create`.
+/// The resource that only leader election needs. A role allows its verbs for the one Lease that the daemon uses. Only
+/// the verb `create` can't be limited to the name of an object.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
@@ -100,7 +101,8 @@ pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Anybody may ask for the version, so only now it is known that the API server does not accept the credentials.
+        // Every user may read the version, so only this second call shows that the API server does not
+        // accept the credentials.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -144,14 +146,14 @@ pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Takes over from the Lease how long no login is to be tried after the daemon's login was refused.
+/// Reads from the Lease how long no login may be tried after the daemon's login was refused.
 pub(super) fn wait_of_login(reader: &Reader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
     }
 }
 
-/// Lists the servers by one call. Later stages take the list from the cache.
+/// Lists the dedicated servers with one call. Later stages take the list from the cache.
 pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
     let apis = reader.apis.as_ref().ok()?;
     apis.provider.dedicated()?;
@@ -159,7 +161,7 @@ pub(super) fn dedicated(reader: &Reader) -> Option<Result<Arc<Vec<Instance>>, pr
     Some(listed.map(|view| view.value))
 }
 
-/// The dedicated servers that the login of Robot may see. `None` when `ROBOT_ENABLED` is false.
+/// Returns the dedicated servers that the login of Robot may see, or `None` when `ROBOT_ENABLED` is false.
 pub(super) fn of_login(view: &View) -> Option<Seen<Arc<Vec<Instance>>>> {
     let dedicated = view.cloud.dedicated.clone();
     let read = || dedicated.ok_or_else(without_login)?.map_err(robot_gap);
@@ -171,7 +173,7 @@ pub(super) fn servers(reader: &Reader, cloud: &mut Cloud) -> Seen<Arc<Vec<Instan
     cloud.asked = clock::now();
     let instances = apis.provider.instances();
     let servers = instances.map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // What the answer said of the rate limit is known without another call.
+    // The answer with the servers shows the rate limit as well, so no call is made for the rate limit.
     cloud.checkup = apis.provider.checkup(false);
     let servers = servers.map_err(cloud_gap)?;
     Ok(apis.instances_listed(servers, cloud.asked).value)
@@ -185,7 +187,8 @@ pub(super) fn checkup(reader: &Reader, cloud: &mut Cloud) -> Seen<()> {
     }
 }
 
-/// Neither routes nor load balancers are planned without the private Network that is named.
+/// Returns an error when the named private Network was not found or read. Without it neither routes nor load
+/// balancers are planned.
 pub(super) fn network(cloud: &Cloud) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),
@@ -193,7 +196,8 @@ pub(super) fn network(cloud: &Cloud) -> Seen<()> {
     }
 }
 
-/// The load balancers of the project, of any cluster.
+/// Returns the load balancers of the project that were made for this or any other cluster. They are read only when the
+/// cluster does not answer.
 pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
     let provider = &reader.apis.as_ref()?.provider;
     let balancers = provider.load_balancers().filter(|_| !has_cluster);
@@ -245,19 +249,20 @@ pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Ve
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::Settings {
-        // Half of each is how old a list may be.
+        // The controller accepts lists that are half as old as these periods, so it accepts lists that are as
+        // old as `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans rest on what was read last.
+    // The plans were made from the snapshot that was read last.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)
 }
 
-/// The Services of type LoadBalancer. After a stage that planned them they come from the cache.
+/// Returns the Services of type LoadBalancer. They come from the cache when an earlier stage planned them.
 pub(super) fn listed(reader: &Reader) -> Seen<Arc<Vec<Arc<Service>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);
@@ -332,7 +337,7 @@ fn robot_gap(error: provider::Error) -> Gap {
     fixable(error, fixes)
 }
 
-/// The fix of a refused login, of a rate limit, and of everything else.
+/// Returns the gap with one of three fixes: for a refused login, for a rate limit, and for every other error.
 fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
@@ -342,7 +347,8 @@ fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Something that not everybody may list, and that is no fault.
+/// Returns the gap for objects that could not be listed. This is no fault, because not every user may list them, unless
+/// the API refused the credentials.
 fn unlisted(error: kube::Error, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)
@@ -353,7 +359,7 @@ fn unlisted(error: kube::Error, what: &str) -> Gap {
     }
 }
 
-/// Why a call to either API failed.
+/// Returns the gap for a failed call to either API.
 fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
@@ -388,7 +394,7 @@ mod tests {
         list.map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Group, resource, verb, name of every rule.
+    /// Returns the group, resource, verb and name of every rule.
     fn allowed() -> BTreeSet<[String; 4]> {
         let mut all = BTreeSet::new();
         for document in ROLES.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text)) {

@@ -1,5 +1,5 @@
-//! The private Network's routes, as the route controller sees them, and what nodes say of their
-//! pods' network.
+//! Checks of the private Network's routes, as the route controller sees them, and of what nodes report about
+//! their pods' network.
 
 use super::outcome::{Gap, Outcome, Verdicts, need, or_ok, reported};
 use super::view::View;
@@ -21,7 +21,7 @@ pub(super) fn routes(view: &View) -> Verdicts {
     let network = plan.network.iter();
     let network =
         network.flat_map(|network| plan.findings.iter().map(move |one| ("network", network, one)));
-    // Those whose pods have addresses outside --cluster-cidr.
+    // A node has findings when its pods have addresses outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter();
     let nodes =
         nodes.flat_map(|node| node.findings.iter().map(move |one| ("node", &node.object, one)));
@@ -51,7 +51,8 @@ fn in_order(plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// Nodes that get no route, whatever the daemon does. The check `nodes` reports those whose server does not exist.
+/// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
+/// the check `nodes` reports them.
 fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> + 'a {
     let gone = view.nodes.iter().flatten().filter(|plan| matches!(plan.server, Server::Gone(_)));
     let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
@@ -62,7 +63,7 @@ fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> 
     })
 }
 
-/// Matched nodes without spec.podCIDR.
+/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`.
 fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, Server::Matched(server, _) if server.id.cloud().is_some())
@@ -81,7 +82,8 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
     })
 }
 
-/// What the next tick changes, and what it would delete if it were sure that the Network is this cluster's.
+/// Reports the routes that the next tick changes, and the routes that the tick would delete if it were sure that the
+/// Network is this cluster's.
 fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
@@ -108,7 +110,7 @@ fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
     })
 }
 
-/// Where nothing new is scheduled, since the node says that its pods can't be reached.
+/// Reports nodes that say that their pods can't be reached. Nothing new is scheduled on such a node.
 pub(super) fn pod_network(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
@@ -135,7 +137,7 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
     or_ok(outcomes, format!("no node says {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// The next pass says otherwise of all of them.
+/// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
 fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
     names.iter().all(|name| {
         let node = plan.nodes.iter().find(|node| node.object.name == *name);

@@ -1,4 +1,4 @@
-//! Services and their load balancers.
+//! Checks of Services and their load balancers.
 
 use super::nodes;
 use super::outcome::{Gap, Outcome, SEE_ERROR, Verdicts, counted, need, or_ok, reported};
@@ -13,11 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// Let's Encrypt and cert-manager renew a month before.
+/// How long before its end a certificate is reported. Let's Encrypt and cert-manager renew a month before the end.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service may wait for its address, and a deleted one for its end: where a CronJob syncs, an hour may lie
-/// between two runs.
+/// How long a new Service may wait for its address, and a deleted Service for its end. When a CronJob syncs, an hour
+/// may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &View) -> Verdicts {
@@ -52,7 +52,8 @@ pub(super) fn services(view: &View) -> Verdicts {
     or_ok(outcomes, ok)
 }
 
-/// A recommendation, where tenants may take private addresses from each other.
+/// Recommends to limit the private addresses that Services may choose, when Services of several namespaces choose such
+/// addresses. Without a limit, tenants may take private addresses from each other.
 fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -79,8 +80,8 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     Some(Outcome::warn(what, remedy))
 }
 
-/// Ports of external load balancers that no label says to be a Service's, although a Service probably had them. Only the
-/// owner of the load balancer can know, so ccm never removes them.
+/// Reports ports of external load balancers that no label assigns to a Service, although a Service probably had them.
+/// Only the owner of the load balancer knows whether such a port is the owner's own, so ccm never removes the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -99,9 +100,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
     outcomes.collect()
 }
 
-/// A port sends traffic to the node port of a Service that left the load balancer, or has another port there now; or no
-/// target answers, on a load balancer that Services use. A Service with the same port and node port that uses the load
-/// balancer gets its label again.
+/// Returns why the port probably was a Service's, or `None`. A first reason is that the port sends traffic to the node
+/// port of a Service which has the same port but left the load balancer, or which has another port on the load
+/// balancer now. A second reason is that no target answers on this port, although Services use the load balancer. The
+/// port is not reported when a Service with the same port and node port uses the load balancer, because that Service
+/// gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses = |plan: &ServicePlan| {
@@ -134,7 +137,7 @@ fn on(service: &Service, outcome: Outcome) -> Outcome {
     outcome.on("service", &service.full_name())
 }
 
-/// What Kubernetes alone says, where the cloud was not read: see `check`.
+/// Reports what Kubernetes alone shows when the cloud was not read. The check `check` reports why it was not read.
 fn unplanned(view: &View, check: &'static str) -> Verdicts {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&Service| {
@@ -149,8 +152,8 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// What the event of the last try says, where that failed. An event is a quotation and no finding: a tenant may have
-/// written it.
+/// Returns what the event of the last try says when that try failed. The event is quoted and is not a finding, because
+/// a tenant may have written it.
 fn history(view: &View, service: &Service) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
@@ -158,7 +161,7 @@ fn history(view: &View, service: &Service) -> Option<String> {
     Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
-/// A sync would do something for it.
+/// Reports a Service for which a sync would do something.
 fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
@@ -174,7 +177,7 @@ fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     })
 }
 
-/// Whether the Service waits for longer than a daemon that works would let it wait.
+/// Whether the Service has waited longer than a working daemon would let it wait for its address or its end.
 fn is_late(plan: &ServicePlan) -> bool {
     let service = &plan.service;
     let metadata = &service.metadata;
@@ -187,7 +190,7 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// What the daemon has left to do for the Service, or a person may do now.
+/// Returns the fix that says what the daemon has left to do for the Service, and what a person may do now.
 fn left_to_do(service: &Service) -> String {
     let name = &service.full_name();
     format!(
@@ -197,8 +200,8 @@ fn left_to_do(service: &Service) -> String {
     )
 }
 
-/// What to do after a try that failed: the next one fails, too, while the cause is there. The fix does not say to do what the
-/// event says, which anybody may have written. The command prints the error itself.
+/// Returns the fix after a try that failed. The next try fails as well while the cause is there. The fix does not say
+/// to do what the event says, because anybody may have written the event. The command prints the error itself.
 fn tries_again(service: &Service) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -218,7 +221,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The line about each port has the fix.
+            // The outcomes for the ports have the fix, so this outcome has none.
             let (name, id) = (&found.name, found.id);
             let lack = format!("without an address: none of its ports can be had on {name} ({id})");
             return Some((lack, String::new()));
@@ -251,7 +254,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     Some((lack.to_owned(), remedy))
 }
 
-/// Certificates that its load balancer shows, and that expire soon or have expired.
+/// Reports certificates that the load balancer shows, and that expire soon or have expired.
 fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
     plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|one| {
         let at = one.not_valid_after?;
@@ -283,7 +286,8 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
     })
 }
 
-/// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.
+/// Reports load balancers whose targets get no traffic. When the cluster was not read, these are the load balancers of
+/// every cluster in the project.
 pub(super) fn targets(view: &View) -> Verdicts {
     if let Ok(balancers) = &view.cloud.balancers {
         let outcomes = balancers.iter().filter_map(|(name, counts)| {

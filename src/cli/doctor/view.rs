@@ -1,4 +1,4 @@
-//! What was read for the checks.
+//! The view of both APIs on which the checks decide.
 
 use super::outcome::Seen;
 use crate::cache::Refresh;
@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What was read for the checks, or why it was not.
+/// The results of all reads. A field that could not be read holds the reason.
 pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// What is wrong with the settings, the token's aside.
+    /// The problems of the settings, except those of the token.
     pub(in crate::cli) problems: Vec<String>,
-    /// How many characters the token has.
+    /// The length of the token in characters.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<Cluster>,
     /// `None` means that there is no Lease.
@@ -25,24 +25,25 @@ pub(in crate::cli) struct View<'a> {
     /// The workloads in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: Cloud,
-    /// Where the servers were not read, a plan holds only what Kubernetes alone shows of its node.
+    /// The plans of the nodes. When the servers were not read, a plan holds only what Kubernetes alone shows
+    /// of its node.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::Plan>,
     pub(in crate::cli) services: ServicesView,
-    /// The refreshes of the lists that were read.
+    /// The lists that were read, and how often the daemon refreshes each of them.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
 /// An API server that answers.
 pub(in crate::cli) struct Cluster {
-    /// Its address, and what named it.
+    /// The address of the API server, and the source of this address.
     pub(in crate::cli) at: String,
     pub(in crate::cli) version: Version,
-    /// What the user that we log in as may not do.
+    /// The verbs that the daemon needs and the current user may not use.
     pub(in crate::cli) missing: Seen<Vec<Need>>,
 }
 
-/// What the APIs of the cloud answered.
+/// The answers of the cloud APIs.
 #[derive(Clone)]
 pub(in crate::cli) struct Cloud {
     pub(in crate::cli) asked: Instant,
@@ -50,26 +51,28 @@ pub(in crate::cli) struct Cloud {
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// `None` means that no login of Robot is set.
     pub(super) dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
-    /// What the API said of itself; what it says of a call that failed counts as well.
+    /// The facts that the API shows about itself, e.g. the rate limit. They are taken from the answers to failed
+    /// calls as well.
     pub(in crate::cli) checkup: Checkup,
-    /// Read only where there is no cluster: load balancers of the project, of any cluster.
+    /// The load balancers of the project that were made for this or any other cluster. They are read only when the
+    /// cluster does not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
 /// The Services of type LoadBalancer, and their load balancers.
 pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
-    /// Load balancers of other owners that Services may use. Empty where Services were not planned.
+    /// Load balancers of other owners that Services may use. Empty when the Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
-    /// What Kubernetes alone says.
+    /// The Services as Kubernetes alone shows them.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
-    /// By UID of the Service.
+    /// The events of failed tries, by the Service that each event is about.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
-    /// Load balancers that are kept without a Service.
+    /// The load balancers that are kept although no Service wants them any more.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
 }
 
-/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A
-/// test compares them with `manifests/`.
+/// A verb, and the resource that the daemon uses the verb on. A subresource follows the resource behind a slash. A role
+/// must allow each need, and a test compares the needs with `manifests/`.
 pub(in crate::cli) type Need = (&'static str, &'static str);

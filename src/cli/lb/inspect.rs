@@ -1,4 +1,5 @@
-//! One Service and its load balancer: what is wrong first, then both sides, and why sync would do what it would.
+//! `ccm lb inspect` shows one Service and its load balancer: first what is wrong, then both sides, and why a sync would
+//! do what it would do.
 
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
@@ -35,13 +36,14 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 const TIB: f64 = (1_u64 << 40) as f64;
 
-/// So many events of a Service are shown.
+/// How many events of a Service are shown.
 const EVENTS_SHOWN: usize = 10;
 
-/// How much of each is shown: as much as ccm writes at most.
+/// How many characters of an event's message are shown. ccm writes no longer messages.
 const EVENT_CHARACTERS_SHOWN: usize = 1000;
 
-/// Events, and what the load balancer does now: a call each. What can't be read is left out.
+/// Reads the events of the Service and the current usage of its load balancer, with one call each. What can't be read
+/// is left out.
 fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     let events = (known != Sides::Cloud).then(|| service::past_events(apis, Some(&plan.object)));
     match events {
@@ -50,7 +52,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
             events.reverse();
             plan.events = Some(events);
         }
-        // The daemon's role does not allow it.
+        // The daemon's role does not allow this call.
         Some(Err(error)) if error.is_forbidden() => log::debug!("{error}"),
         Some(Err(error)) => Printer::notice(format_args!("events can't be read: {error}")),
     }
@@ -63,7 +65,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// What came of the last try, where something is left to do.
+/// Returns the event of the last try of the Service's sync, when that try failed and something is left to do.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();
@@ -71,7 +73,8 @@ fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     failed.remove(&Involved::from(&plan.object))
 }
 
-/// `is_wide`: with every field, else with those that differ and those that are set.
+/// Returns the text for one Service. With `is_wide` the text has every field, else the fields that differ and those
+/// that are set.
 fn inspection(
     plan: &ServicePlan,
     failed: Option<Arc<PastEvent>>,
@@ -120,7 +123,7 @@ fn inspection(
     .concat()
 }
 
-/// What blocks the Service, what does not work, then warnings.
+/// Returns what blocks the Service, then what does not work, then the other findings with warnings first.
 fn findings(plan: &ServicePlan, failed: Option<Arc<PastEvent>>, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
@@ -132,7 +135,7 @@ fn findings(plan: &ServicePlan, failed: Option<Arc<PastEvent>>, known: Sides) ->
     texts.concat()
 }
 
-/// The fields of the load balancer, those that differ first, and how many are not shown.
+/// Returns the fields of the load balancer, those that differ first, and how many are not shown.
 fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
@@ -148,7 +151,7 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     fields.collect::<String>() + &more
 }
 
-/// What the load balancer costs, carried this month, and does now; what is not known is left out.
+/// Returns what the load balancer costs, what it carried this month, and what it does now. Unknown values are left out.
 fn usage(found: &Balancer) -> String {
     let found = &found.consumption;
     let usage = found.usage.unwrap_or_default();
@@ -172,7 +175,7 @@ fn usage(found: &Balancer) -> String {
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
-/// What its ports show, and until when.
+/// Returns the certificates that the ports of the load balancer show, and when each of them expires.
 fn certificates(found: &Balancer) -> String {
     let row = |one: &ShownCertificate| {
         let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
@@ -184,13 +187,13 @@ fn certificates(found: &Balancer) -> String {
     table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], rows)
 }
 
-/// Nothing where there is no row.
+/// Returns the table, or an empty text when there is no row.
 fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
-/// The newest first; they are at the end, because what is to be done comes first. What they say is quoted: a tenant may
-/// have written them.
+/// Returns the events of the Service, the newest first. They are at the end of the output, because what is to be done
+/// comes first. Their messages are quoted, because a tenant may have written them.
 fn events(plan: &ServicePlan) -> String {
     let Some(events) = &plan.events else {
         return String::new();
@@ -211,7 +214,7 @@ fn said(event: &PastEvent) -> String {
     format!("{:?}", text::cut(&event.message, EVENT_CHARACTERS_SHOWN))
 }
 
-/// What is set of it, beside ports and annotations.
+/// Returns the fields that are set in the Service's spec, except ports and annotations.
 fn spec(plan: &ServicePlan) -> String {
     let spec = &plan.service.spec;
     let ranges = spec.load_balancer_source_ranges.join(",");
@@ -295,7 +298,7 @@ fn port(port: &ServicePort) -> String {
     }
 }
 
-/// What the health checks say of each port and target.
+/// Returns the results of the health checks, with a row for each port of each target.
 fn health(plan: &ServicePlan) -> String {
     let rows = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
         target.health.iter().map(|health| {
@@ -318,7 +321,7 @@ fn why(health: &Health) -> String {
     health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Its load balancer, which the status still names.
+/// Returns a finding when the load balancer is gone although the Service's status still names it.
 fn gone(plan: &ServicePlan) -> Option<String> {
     let why = "its load balancer is gone, whatever the status says; sync makes a new one, with another address unless a \
                Primary IP is asked for";
@@ -331,7 +334,7 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// A target that gets no traffic is what most people come to look for.
+/// Returns the targets that get no traffic, because such targets are what most people look for.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let lines = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
         target.health.iter().filter(|health| health.cause.is_some()).map(|health| {

@@ -1,4 +1,4 @@
-//! Every Service with its load balancer, and what differs.
+//! `ccm lb list` shows every Service with its load balancer, and what differs.
 
 use super::plans::{Services, serves_others_alone, targets_cell, turned_off};
 use crate::cli::lists::{List, Table};
@@ -31,7 +31,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         if sides == Sides::Both {
             list.plans.extend(services.orphans(&list.plans, begun)?);
         }
-        // Labels are not known of a load balancer alone.
+        // The labels of a Service are not known when only the cloud answers.
         let selector = settings.selector.value.as_ref();
         if let Some(selector) = selector.filter(|_| sides != Sides::Cloud) {
             let such = context.apis.kube.services_with(selector.as_str());
@@ -52,7 +52,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     })
 }
 
-/// What no Service wants any more, below the table.
+/// Returns the lines below the table about what is kept although no Service wants it any more.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
     let lines = kept.map(|one| {
         let addresses = one.addresses.iter().map(ToString::to_string);
@@ -82,7 +82,8 @@ fn nothing(namespace: &Option<String>) -> String {
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
     wide: &["ID", "TYPE", "LOCATION", "USE"],
-    // What differs, then the load balancer's name, which follows from the Service's, then the Service's.
+    // The difference is cut first, then the name of the load balancer, which follows from the Service's name, and then
+    // the name of the Service. At last the difference is cut even more.
     yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
 
@@ -134,10 +135,10 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     ]
 }
 
-/// Reasons of warnings in one cell.
+/// How many reasons of warnings are shown in one cell.
 const WARNINGS_SHOWN: usize = 2;
 
-/// What differs and what is warned of, in the fewest words.
+/// Returns what differs and what the warnings are, in the fewest words.
 fn diff(plan: &ServicePlan) -> String {
     if plan.is_orphan() {
         let stays = if plan.has_writes() { "" } else { ", stays" };
@@ -150,10 +151,10 @@ fn diff(plan: &ServicePlan) -> String {
         return "left alone".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // It does not exist any more, or it is protected.
+        // The load balancer does not exist any more, or it is protected.
         (Want::Remove, _) if plan.changes().is_empty() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // It stays, without what the Service has on it.
+        // The load balancer stays, but loses everything that it has for this Service.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
@@ -166,7 +167,7 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// What a sync would write, to either API.
+/// Returns what a sync would write to either API.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let mut words = fields(plan);
     if plan.add_finalizer {
@@ -178,7 +179,7 @@ fn written(plan: &ServicePlan) -> Vec<String> {
     words
 }
 
-/// Their reasons; of many the first ones and how many more.
+/// Returns the reasons of the warnings. When there are many, returns the first ones and how many more there are.
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for name in plan.warnings().map(|warning| warning.reason.name()) {
@@ -192,12 +193,12 @@ fn warnings(plan: &ServicePlan) -> Vec<String> {
     reasons
 }
 
-/// A load balancer that takes no traffic at all.
+/// Whether the load balancer takes no traffic at all, because the Service has no TCP port.
 fn serves_nothing(plan: &ServicePlan) -> bool {
     !plan.service.spec.ports.iter().any(|port| port.protocol == Protocol::Tcp)
 }
 
-/// Fields that differ; those of ports, of targets and of labels under one word.
+/// Returns the fields that differ. All ports that differ are one word, and so are all targets and all labels.
 fn fields(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let words: BTreeSet<String> = differing.map(word).collect();

@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync | adopt | release`: what the service controller sees and would do, for people. What ends
-//! or takes over the management of a load balancer, and the deletion of those that no Service wants, is shown and asked
-//! about first.
+//! `ccm lb list | inspect | sync | adopt | release` shows people what the service controller sees and would do. A
+//! command shows its plan and asks first when it ends or takes over the management of a load balancer, or deletes load
+//! balancers that no Service wants.
 
 mod inspect;
 mod list;
@@ -73,22 +73,22 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     }))
 }
 
-/// The number of one that may be deleted.
+/// Returns the ID of the orphan's load balancer when the load balancer may be deleted.
 fn deletable(orphan: &ServicePlan) -> Option<u64> {
     let found = orphan.cloud.found.as_ref();
     found.filter(|_| orphan.has_writes()).map(|found| found.id)
 }
 
-/// A Service gets an existing load balancer.
+/// Gives an existing load balancer to a Service.
 pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbAdopt, words)?;
-    // The usage was checked.
+    // The first word is a number, because the usage was checked.
     let id = services.context.names.remove(0).parse().unwrap_or_default();
     let question = format!("Adopt load balancer {id}?");
     plan_and_ask(services, Management::Begins(id), &question)
 }
 
-/// A Service's load balancer stays as it is.
+/// Ends the management of a Service's load balancer, which stays as it is.
 pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
     let question = "End the management of this load balancer?";
@@ -122,7 +122,8 @@ fn plan_and_ask(
     Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
 }
 
-/// The question needs a terminal, or an answer beforehand.
+/// Returns a usage error when the command must ask for confirmation and can't. The question needs a terminal, and is
+/// not asked with `--yes` or `--dry-run`.
 fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     let context = &services.context;
     context.show_leader();
@@ -137,7 +138,7 @@ fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
     }
 }
 
-/// Shows the plans, and reads an answer; nothing but a clear yes is one.
+/// Shows the plans, and reads an answer. Nothing but a clear yes confirms the plans.
 fn is_confirmed(context: &Context, plans: &Vec<ServicePlan>, question: &str) -> bool {
     if context.settings.yes.value {
         return true;

@@ -1,4 +1,4 @@
-//! The plans of Services and their load balancers, and their form for programs.
+//! The plans of Services and their load balancers, and the form of these plans for programs.
 
 use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, Known, Word};
@@ -18,14 +18,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// As `ccm doctor` says it.
+/// Returns the message for load balancers that are turned off. `ccm doctor` has the same message.
 pub(super) fn turned_off() -> String {
     format!(
         "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
     )
 }
 
-/// What the commands on Services work with.
+/// The context, the controller and the command with which the commands on Services work.
 pub(super) struct Services {
     pub(super) context: Context,
     pub(super) controller: ServiceController,
@@ -40,7 +40,7 @@ impl Services {
             check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
         }
         let context = Context::new(started)?;
-        // A list says it in the place of its rows.
+        // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(&turned_off()));
         }
@@ -51,7 +51,8 @@ impl Services {
         })
     }
 
-    /// What is asked for. By one API nothing is planned.
+    /// Returns the plans that the user asked for. When only one API answers, nothing is planned, and the plans hold
+    /// what that API knows.
     pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, Failed> {
         let (context, apis) = (&self.context, &self.context.apis);
         let mut plans = match sides {
@@ -73,7 +74,7 @@ impl Services {
         Ok(plans)
     }
 
-    /// What is asked for: the names, else the namespace, else everything.
+    /// Returns what the user asked for: the names, else the namespace, else everything.
     pub(super) fn selection(&self) -> Result<Selection, Failed> {
         if !self.context.names.is_empty() {
             return Ok(Selection::Names(self.named()?));
@@ -90,7 +91,8 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// One that is named, and left alone, has a plan only where it has a load balancer.
+    /// Returns the plans that the user asked for. A named Service that is left alone has a plan only when it has a load
+    /// balancer. Without a plan, the error says why the Service is left alone.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, Failed> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -106,7 +108,7 @@ impl Services {
         }
     }
 
-    /// Those that no plan takes over; in the namespace that is asked for.
+    /// Returns the orphans that no plan takes over, in the namespace that the user asked for.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -125,14 +127,15 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Every Service that is of type LoadBalancer.
+    /// Returns every Service of type LoadBalancer.
     fn there(&self) -> Result<Vec<Arc<Service>>, Failed> {
         let apis = &self.context.apis;
         let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?;
         Ok(services.value.to_vec())
     }
 
-    /// The full names of the Services that the words name: each is one which we have to do with.
+    /// Returns the full names of the Services that the words name. The error says why the command can't work on
+    /// one of them.
     fn named(&self) -> Result<BTreeSet<String>, Failed> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
@@ -142,7 +145,8 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // It may have been one of type LoadBalancer: its load balancer is still to be removed.
+                // The Service may have been of type LoadBalancer before, so that its load balancer is still
+                // to be removed.
                 if !known.iter().any(|one| one.name == name) && self.is_ours(&name)? {
                     known.push(Known::new(&name));
                 }
@@ -165,7 +169,8 @@ impl Services {
         }
     }
 
-    /// Is there a Service of this name that has or had a load balancer of ours? The error: it never had.
+    /// Whether a Service of this name exists and has or had a load balancer of ours. A Service that exists and never
+    /// had a load balancer is an error.
     fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -195,7 +200,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Its name, and what its load balancer is called, by both APIs.
+/// Returns the Service's name, and what its load balancer is called in both APIs.
 fn called(plan: &ServicePlan) -> Known {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|one| one.ip.iter().chain(&one.hostname));
@@ -215,7 +220,7 @@ fn called(plan: &ServicePlan) -> Known {
     }
 }
 
-/// What a word names that is there not.
+/// Returns the description of the object that the word should name, for the error that this object does not exist.
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
@@ -225,7 +230,7 @@ fn not_there(word: &Word) -> String {
     }
 }
 
-/// Is a word the name of a Service by its form, and of no other namespace than the one that is given?
+/// Checks that a word has the form of a Service's name, and that it names no other namespace than `given`.
 fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     let readings = word(text, given.unwrap_or("default")).readings();
     match given {
@@ -264,7 +269,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // Of a load balancer that was deleted, because no Service wants it, there is nothing left to warn of.
+        // A load balancer that no Service wants and that was deleted has nothing left to warn of.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -294,8 +299,8 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// Whether no port of the load balancer is the Service's, and the status names none of its addresses: what is there is for
-/// other Services, or for the owner.
+/// Whether no port of the load balancer belongs to the Service, and the Service's status has no address. Everything on
+/// the load balancer then belongs to other Services, or to its owner.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();
@@ -304,7 +309,7 @@ pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     plan.want == Want::Ensure && !has_address && !ports.is_empty() && !ports.iter().any(is_own)
 }
 
-/// `2/3`: how many targets are healthy, and how many there are.
+/// Returns how many targets are healthy and how many there are, e.g. `2/3`.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
     let Some(balancer) = plan.cloud.found.as_ref().filter(|_| !serves_others_alone(plan)) else {
         return "-".into();

@@ -4,13 +4,12 @@
 //! |---|---|---|
 //! | `/healthz`, `/livez` | every watched thread has shown a sign of life lately | 500 |
 //! | `/readyz` | both APIs were reached once, or this is a standby | 503 |
-//! | `/metrics` | always; of a standby too | 404 where it is turned off |
+//! | `/metrics` | always, also on a standby | 404 when metrics are turned off |
 //!
-//! Bodies are short plain text that names what is wrong and nothing that is private: on the host
-//! network everybody may read them. That the settings are valid needs no check: the server is
-//! started after they were read. `verdict` decides, `server` owns the sockets and turns
-//! bytes into bytes. A probe takes no lock that a controller holds while it works; that of a
-//! metric is held while one figure changes.
+//! Bodies are short plain text that says what is wrong and holds nothing private, because on the host network everybody
+//! may read them. No probe checks that the settings are valid, because the server is started after they were read.
+//! `verdict` decides, and `server` owns the sockets and turns bytes into bytes. A probe takes no lock that a controller
+//! holds while it works. The lock of a metric is held only while one figure changes.
 
 mod server;
 
@@ -25,17 +24,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
+/// The time after which a thread is dead when it has begun no tick, finished no call and answered no wait.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Prometheus' text format.
+/// The content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the health of a daemon is made from.
+/// The settings of the health server.
 pub struct HealthSettings {
-    /// `[::]`: every address of the machine, IPv6 and IPv4; port 0: any free one. None: no server.
+    /// The address to listen on. `[::]` means every address of the machine, IPv6 and IPv4. Port 0 means any free port.
+    /// `None` means that there is no server.
     pub address: Option<SocketAddr>,
-    /// Also answer `/metrics`.
+    /// Whether `/metrics` is answered as well.
     pub has_metrics: bool,
 }
 
@@ -44,18 +44,18 @@ pub struct Health {
     settings: HealthSettings,
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
-    /// None: this process does not wait for a Lease.
+    /// `None` when this process does not wait for a Lease.
     lease: Option<Arc<Lease>>,
 }
 
-/// A thread that must show signs of life. It owns its heartbeat, which is dropped when the thread ends.
+/// A thread that must show signs of life. The thread owns its heartbeat, which is dropped when the thread ends.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,
 }
 
 impl Health {
-    /// Begins to answer, where an address is set. Lives as long as the process.
+    /// Begins to answer when an address is set. The returned value lives as long as the process.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,
@@ -71,8 +71,8 @@ impl Health {
         health
     }
 
-    /// A thread to watch from now on: give it the heartbeat to `install`. Waits that are part of its
-    /// work it announces with `heartbeat::pause`. When it ends, the process is no longer alive.
+    /// Watches a thread from now on. The thread has to `install` the returned heartbeat, and to announce waits that are
+    /// part of its work with `heartbeat::pause`. When the thread ends, the process is no longer alive.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };
@@ -80,7 +80,7 @@ impl Health {
         heartbeat
     }
 
-    /// None: no such path.
+    /// Returns the answer for a path, or `None` when there is no such path.
     fn verdict(&self, path: &str) -> Option<Verdict> {
         match path {
             "/healthz" | "/livez" => Some(live(&lock(&self.threads), SILENCE_LIMIT)),
@@ -126,7 +126,7 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Ver
     ok_unless(503, text)
 }
 
-/// What is wrong, with this status; or that nothing is.
+/// Returns an answer with what is wrong and this status, or with status 200 when nothing is wrong.
 fn ok_unless(status: u16, wrong: String) -> Verdict {
     if wrong.is_empty() { Verdict::new(200, "ok\n") } else { Verdict::new(status, wrong) }
 }

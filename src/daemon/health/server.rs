@@ -1,9 +1,9 @@
-//! The sockets of the health server: a thread that accepts, and one for each connection.
+//! The sockets of the health server: a thread that accepts connections, and a thread for each connection.
 //!
-//! Everybody may connect, so everything is bounded: connections, bytes and time. A newcomer takes
-//! the place of the oldest connection once that had its turn, not the other way round: clients that hold
-//! connections open can't lock out a probe, whose request comes with its connection. A request's bytes become an answer's
-//! bytes; nothing that comes in is trusted.
+//! Everybody may connect, so that connections, bytes and time are bounded. A new connection takes the place of the
+//! oldest connection that had its turn. So clients that hold connections open can't lock out a probe, whose
+//! request comes with its connection. The bytes of a request become the bytes of an answer, and nothing that comes
+//! in is trusted.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -14,33 +14,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Between two tries to listen on an address that is in use.
+/// The wait between two tries to listen on an address that is in use.
 const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// Of a connection, from its first byte to its last, by the machine's time; kubelet's own time-out for a probe is 1 s by
-/// default.
+/// How long a connection may last, from its first byte to its last, by the machine's time. The kubelet's own time-out
+/// for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// Read and thrown away after the answer: closing on unread bytes would take the answer back.
+/// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
+/// that the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// However many come, each connection has that long to begin its request.
+/// How long each connection has to begin its request, however many connections come.
 const TURN: Duration = Duration::from_millis(20);
-/// Between two looks for a free place: the thread of a connection that was closed ends at once.
+/// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
+/// connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
-/// After `accept` failed, which mostly means that the process is out of file descriptors.
+/// The wait after `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Memory for a thread that does so little.
+/// The stack of a thread, which is small because the thread does so little.
 const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// It was silent, or sent half a request, or got an answer: a newcomer may take its place.
+    /// Whether the connection has used its turn, because it was silent, sent half a request, or got an answer. A new
+    /// connection may then take its place.
     had_turn: AtomicBool,
 }
 
-/// Listens and answers on a thread of its own. An address that can't be used is logged once and
-/// tried again: the daemon's work does not depend on it.
+/// Listens and answers on a thread of its own. An address that can't be used is logged once and tried again, because
+/// the daemon's work does not depend on it.
 pub(super) fn start(
     address: SocketAddr,
     stop: &'static Stop,
@@ -60,7 +63,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// None at all when the daemon ends first.
+/// Returns the listeners once the address can be used, or an empty list when the daemon ends first.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
@@ -91,11 +94,12 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // A machine without IPv6.
+        // The machine has no IPv6.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
-    // Where net.ipv6.bindv6only is set, the first one has IPv6 only; elsewhere IPv4 is taken by it.
+    // The first listener has IPv6 only when net.ipv6.bindv6only is set. Otherwise it has IPv4 as well, and this
+    // second listener fails.
     let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
@@ -104,7 +108,7 @@ fn serve(
     listener: &TcpListener,
     verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
 ) {
-    // The oldest first; each thread owns its connection.
+    // The open connections, the oldest first. Each thread owns its connection.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {
@@ -151,7 +155,8 @@ fn respond(connection: &Connection, verdict: impl Fn(&str) -> Option<Verdict>) -
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // As much as the other side takes now: metrics may be more than fits into the connection's buffer.
+        // Each write sends as much as the other side takes now, because metrics may be more than fits into
+        // the connection's buffer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();
@@ -179,7 +184,8 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// How long the machine may still wait. The error: no longer. A time-out of zero would be none at all.
+/// Returns how long the machine may still wait. No time left is an error, because a time-out of zero would
+/// mean no time-out.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -190,7 +196,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 pub(super) struct Verdict {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
-    /// One or more lines.
+    /// The body, which has one or more lines.
     pub(super) text: String,
 }
 
@@ -200,12 +206,12 @@ impl Verdict {
     }
 }
 
-/// Head of a request; a probe's has some 150 bytes, Prometheus' some 500.
+/// The longest head of a request. The head of a probe has some 150 bytes, and Prometheus' has some 500.
 const REQUEST_LIMIT_BYTES: usize = 4096;
 
-/// The answer to what has arrived so far; none while more must come.
+/// Returns the answer to what has arrived so far, or `None` while more must come.
 ///
-/// The first request is answered and the connection ends: bodies and pipelined requests are not read.
+/// The first request is answered, and then the connection ends. Bodies and pipelined requests are not read.
 pub(super) fn answer(
     received: &[u8],
     verdict: impl Fn(&str) -> Option<Verdict>,
@@ -231,7 +237,7 @@ pub(super) fn answer(
     })
 }
 
-/// Method and path of HTTP/1.
+/// Returns the method and the path of an HTTP/1 request.
 fn request_line(received: &[u8]) -> Option<(&str, &str)> {
     let line = received.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim_end_matches('\r');
@@ -291,7 +297,7 @@ fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
-    /// More than any buffer between the two takes at once.
+    /// The answer is longer than any buffer between the two sides takes at once.
     #[test]
     fn a_long_answer_arrives_whole() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -320,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Status line and body; empty while more must come.
+    /// Returns the status line and the body, which are empty while more must come.
     fn answered(request: &[u8]) -> (String, String) {
         let Some(answer) = answer(request, verdict) else {
             return Default::default();
@@ -331,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip] // A case is a line.
+    #[rustfmt::skip] // Each line is a case.
     fn requests_and_their_answers() {
         let cases: [(&[u8], &str, &str); 22] = [
             (b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
@@ -344,12 +350,12 @@ mod tests {
             (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez HTTP/1.1\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
-            // More must come.
+            // More bytes must come.
             (b"", "", ""),
             (b"G", "", ""),
             (b"GET /livez HTTP/1.1\r\n", "", ""),
             (b"GET /livez HTTP/1.1\r\nHost: x\r\n", "", ""),
-            // No HTTP/1.
+            // These requests are not HTTP/1.
             (b"\x16\x03\x01\x02\x00", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"PRI * HTTP/2.0\r\n\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),

@@ -1,45 +1,48 @@
-//! What to do about the Lease, from what it says and when we saw it say so.
+//! The decision what to do about the Lease. It rests on the content of the Lease, and on the moment in which this
+//! process first saw that content.
 //!
-//! Pure, and as client-go decides. Other hosts' clocks are never compared with ours: a record
-//! ages from the moment in which we saw it change.
+//! This module is pure, and decides as client-go does. The clocks of other hosts are never compared with ours. The age
+//! of a record is counted from the moment in which we saw the record change.
 
 use crate::kube::{LeaseSpec, micro_time};
 use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// `leaseTransitions` is an int32: the API refuses more, and then no process could ever lead.
+/// The greatest value of `leaseTransitions`, which is an int32. The API refuses more, and then no process
+/// could ever lead.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
-/// What one candidate knows.
+/// The identity and the settings of one candidate, and the record of the Lease that the candidate saw last.
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long one of `leaseDurationSeconds` lasts.
+    /// How long one second of `leaseDurationSeconds` lasts.
     second: Duration,
     seen: Option<Seen>,
 }
 
-/// A record, and how long we have known it.
+/// A record of the Lease, and since when we have known it.
 struct Seen {
     spec: LeaseSpec,
     since: Instant,
-    /// We saw it change.
+    /// Whether we saw an earlier record change into this one.
     changed: bool,
 }
 
-/// What to do next.
+/// The next step of a candidate or a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is ours, or may be: write this over what was read, or, where nothing was, as a new one.
+    /// The Lease is ours, or may be ours. This record is written over the Lease that was read, or as a new Lease when
+    /// there was none.
     Write(LeaseSpec),
-    /// Held by another process, and not expired.
+    /// Another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// We saw the record change: its holder is alive.
+        /// Whether we saw the record change, which shows that its holder is alive.
         renewed: bool,
     },
-    /// We lead, and it is not ours any more.
+    /// This process led, but does not hold the Lease any more.
     Lost { holder: String },
 }
 
@@ -48,7 +51,7 @@ impl Election {
         Election { identity: identity.to_owned(), lease_seconds, second, seen: None }
     }
 
-    /// Decides on what was read just now.
+    /// Decides what to do about the Lease that was read just now.
     pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> Step {
         let Some(spec) = read else {
             self.seen = None;
@@ -59,7 +62,7 @@ impl Election {
         if holder == self.identity {
             Step::Write(self.renewal(spec, now))
         } else if leads {
-            // Even when it has no holder now: another process may have led in between.
+            // The Lease is lost even when it has no holder now, because another process may have led in between.
             Step::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
@@ -70,12 +73,13 @@ impl Election {
         }
     }
 
-    /// Our own record, renewed.
+    /// Returns our own record with the current time as the time of its renewal.
     pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
-    /// Without a holder; a duration of 0 would be refused. None: it is not ours.
+    /// Returns the record that releases the Lease, or `None` when the Lease is not ours. The record has no holder, and
+    /// a duration of 1, because the API would refuse 0.
     pub(super) fn release(&self, read: &LeaseSpec, now: Moment) -> Option<LeaseSpec> {
         (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),
@@ -101,7 +105,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // A clock beyond the calendar's end is written as 1970: it decides nothing.
+        // A time beyond the end of the calendar is written as 1970. That is harmless, because nothing depends
+        // on this time.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),
@@ -125,7 +130,8 @@ mod tests {
 
     const T0: &str = "2026-11-20T10:00:00.000000Z";
 
-    /// `holder duration renewTime transitions`, acquired at T0; `-` is no holder, and alone no Lease.
+    /// Returns the record for a text `holder duration renewTime transitions`, acquired at T0. The holder `-` stands for
+    /// no holder, and `-` alone for no Lease.
     fn record(text: &str) -> Option<LeaseSpec> {
         let words: Vec<&str> = text.split(' ').collect();
         let [holder, seconds, renewed, transitions] = words.as_slice() else {
@@ -151,7 +157,7 @@ mod tests {
         }
     }
 
-    /// What is read at which second, and what is done then.
+    /// Each read has its second, the record that is read, and what is done then.
     type Reads = &'static [(u64, &'static str, &'static str)];
 
     fn check(name: &str, leads: bool, reads: Reads) {
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip] // A read is a line.
+    #[rustfmt::skip] // Each line is a read.
     fn a_candidate_waits_and_takes() {
         let cases: [(&str, Reads); 10] = [
             ("counted to the end", &[(0, "- 1 t 2147483647", "take 2147483647")]),
@@ -208,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Its clock may say anything: only that it moves counts.
+    /// The clock of another host may say anything, because only its movement counts.
     #[test]
     fn another_host_s_clock_does_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "-", "soon"] {
@@ -227,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip] // A read is a line.
+    #[rustfmt::skip] // Each line is a read.
     fn a_leader_renews_or_has_lost() {
         let cases: [(&str, Reads); 5] = [
             ("ours", &[(0, "us 15 t 4", "renew 4"), (60, "us 15 t 4", "renew 4")]),

@@ -1,7 +1,8 @@
-//! Whether we lead, and until when: no write starts unless its own time-out still fits into the lease.
+//! The leadership: whether this process leads, and until when. No write starts unless its own time-out still fits
+//! into the lease.
 //!
-//! By two clocks: the monotonic one runs while the process is stopped, and the wall clock knows of a machine that was
-//! suspended.
+//! Two clocks decide. The monotonic clock runs while the process is stopped, and the wall clock knows of a machine
+//! that was suspended.
 
 use super::super::stop::{Stop, StopGate};
 use crate::cache::Identity;
@@ -15,51 +16,53 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub key: LeaseKey,
-    /// `<hostname>_<uuid>`; another one for each process.
+    /// The identity `<hostname>_<uuid>`, which is different for each process.
     pub identity: String,
-    /// What we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
+    /// The value that we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// What one second of `leaseDurationSeconds`, in any holder's Lease, lasts: a second. It is longer in a test that
-    /// shortens time so much that the machine could not renew a Lease in it, and so are the durations below.
+    /// How long one second of `leaseDurationSeconds` lasts, in any holder's Lease. This is a real second, except in
+    /// tests that shorten time. When a test shortens time so much that the machine could not renew a Lease, this
+    /// duration and those below are made longer.
     pub second: Duration,
-    /// A renewal lasts that long, counted from before it was sent.
+    /// How long a renewal lasts, counted from before it was sent.
     pub lease_duration: Duration,
-    /// Without a renewal for that long, this process gives its leadership up.
+    /// How long this process may go without a renewal before it gives its leadership up.
     pub renew_deadline: Duration,
-    /// Between two tries.
+    /// The wait between two tries.
     pub retry_period: Duration,
-    /// What a write may take, as the HTTP clients have it.
+    /// The time-out that the HTTP clients have for a write.
     pub write_timeout: Duration,
 }
 
-/// What came of waiting for the Lease.
+/// The result of waiting for the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// We lead.
     Lease,
-    /// We were asked to end first.
+    /// The process was asked to end before it held the Lease.
     Stopped,
-    /// Another process leads and is alive; only with `UntilRenewed`.
+    /// Another process leads and is alive. This is a result of `WaitPolicy::UntilRenewed` only.
     HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed, or, with `UntilRenewed`, now.
+    /// The Lease can't be acquired before a setting or a role is fixed. With `WaitPolicy::UntilRenewed`, the Lease
+    /// can't be acquired now.
     Failed(String),
 }
 
-/// Our part in one Lease, for as long as the process lives.
+/// The participation of this process in the leader election of one Lease, for as long as the process lives.
 pub struct Lease {
-    /// Its own, with time-outs that fit into the deadline.
+    /// The client for this Lease alone, with time-outs that fit into the deadline.
     pub(super) client: Client,
     pub(super) settings: Settings,
     pub(super) stop: &'static Stop,
-    /// [`Moment::now`], outside of tests.
+    /// The clock, which is [`Moment::now`] outside of tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
-    /// Another one was seen to lead.
+    /// Whether another process was seen to lead.
     pub(super) is_standby: AtomicBool,
-    /// The API of which a refused login is noted on the Lease; one that was refused before is heeded as soon as the Lease is
-    /// acquired: so a restart costs no other failed login.
+    /// The API of dedicated servers. When this API refuses a login, the time is noted on the Lease. A process that
+    /// acquires the Lease obeys the note, so that a restart costs no other failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster, which the Lease remembers.
+    /// The identity of the cluster, which is noted on the Lease.
     pub cluster: OnceLock<Arc<Identity>>,
 }
 
@@ -67,16 +70,17 @@ pub struct Lease {
 pub(super) enum Leadership {
     Waiting,
     Leading {
-        /// Just before the last renewal that succeeded was sent.
+        /// The moment just before the last renewal that succeeded was sent.
         renewed: Moment,
     },
     Lost,
-    /// Never led, and won't.
+    /// The wait for the Lease has ended with this result. This process never led, and will never lead.
     Refused(Acquired),
 }
 
 impl Gate for Lease {
-    /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
+    /// Waits for the next renewal when the last one is too old for a write. Either the renewal comes, or the Lease is
+    /// lost and the process ends.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         StopGate(self.stop).pass(what)?;
@@ -93,13 +97,13 @@ impl Gate for Lease {
     }
 }
 
-/// May a write start?
+/// The answer to the question whether a write may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Pass,
-    /// After the next renewal.
+    /// The write may start after the next renewal.
     Wait,
-    /// We do not lead.
+    /// No write may start, because we do not lead.
     Never,
 }
 
@@ -118,8 +122,9 @@ impl Lease {
         }
     }
 
-    /// Takes note of what another process, or this one before its restart, noted on the Lease that is to be acquired.
-    /// `read`: none where there is no Lease.
+    /// Takes over the notes on the Lease that is to be acquired, which are the time of a refused login and the identity
+    /// of the cluster. Another process wrote these notes, or this daemon before its restart. `read` is `None` when
+    /// there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -134,7 +139,7 @@ impl Lease {
         }
     }
 
-    /// What is written over the Lease that was read.
+    /// Returns the Lease that was read, with the notes of this process added.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -146,7 +151,7 @@ impl Lease {
         }
     }
 
-    /// Does another one lead, as far as we saw? Then we are ready to take over.
+    /// Whether another process leads, as far as we saw. This process is then a standby, which is ready to take over.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
     }
@@ -178,17 +183,17 @@ impl Lease {
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match self.now().since(renewed) {
             Some(since) if fits(since, write, lease) => Answer::Pass,
-            // Too late, or one of the clocks jumped: another candidate may lead by now, and the renewal asks the API
-            // server about it.
+            // The renewal is too late, or one of the clocks jumped. Another candidate may lead by now. The next renewal
+            // shows whether this process still leads.
             Some(_) | None => Answer::Wait,
         }
     }
 
-    /// Takes note of a renewal; true when we did not lead before it.
+    /// Takes note of a renewal. Returns true when we began to lead with this renewal.
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
-            // What was lost stays lost: the process is ending.
+            // A lost Lease stays lost, because the process is ending.
             if *leadership == Leadership::Lost {
                 return false;
             }
@@ -199,7 +204,7 @@ impl Lease {
             return false;
         }
         LEADER.set(&[], 1.0);
-        // Ends the leadership at the deadline, also when the renewer hangs.
+        // This work runs apart from the renewer. It ends the leadership at the deadline, even when the renewer hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -220,7 +225,8 @@ impl Lease {
         }
     }
 
-    /// How long a renewal may still take to come; none: this process does not lead, from now on where it took too long.
+    /// Returns how much time is left for the next renewal, or `None` when this process does not lead. When no time is
+    /// left, this function ends the leadership.
     pub fn left_until_deadline(&self) -> Option<Duration> {
         let deadline = self.settings.renew_deadline;
         let Leadership::Leading { renewed } = *lock(&self.leadership) else {
@@ -241,18 +247,18 @@ impl Lease {
     }
 }
 
-/// Begun that long after the last renewal was sent, is a write over before the lease is?
+/// Whether a write that begins this long after the last renewal was sent must end before the lease ends.
 fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that
-/// was started again is another candidate.
+/// Returns a new identity `<hostname>_<uuid>`, as client-go's users write it, by which other processes know this one.
+/// The identity is another one each time, because a daemon that was started again is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
-/// The pod's name, or on host network the machine's.
+/// Returns the pod's name, or on host network the machine's name.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -261,7 +267,7 @@ fn hostname() -> String {
     }
 }
 
-/// Version 4, RFC 9562.
+/// Returns a UUID of version 4, see RFC 9562.
 fn uuid(high: u64, low: u64) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -278,10 +284,10 @@ fn uuid(high: u64, low: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Clocks that a test sets.
+    /// The clocks that a test sets.
     type Clock = Arc<Mutex<Moment>>;
 
-    /// A Lease that makes no call.
+    /// Returns a Lease that makes no call.
     fn lease(clock: &Clock, stop: &'static Stop) -> Arc<Lease> {
         let settings = Settings {
             key: LeaseKey { namespace: "kube-system".into(), name: "ccm".into() },
@@ -316,7 +322,7 @@ mod tests {
         let lease = lease(&clock, stop);
         let now = || *clock.lock().unwrap();
         assert_eq!(lease.answer(), Answer::Never);
-        // Seconds that pass by the monotonic clock and by the wall clock.
+        // Each case has the seconds that pass by the monotonic clock and by the wall clock.
         for (name, monotonic_s, wall_s, expected) in [
             ("at once", 0, 0, Answer::Pass),
             ("in time", 6, 6, Answer::Pass),

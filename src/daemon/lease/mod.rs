@@ -1,9 +1,9 @@
 //! The Lease: which of several daemons works, and until when it may write.
 //!
-//! The same Lease and the same rules as client-go's leader election, so that two
-//! cloud-controller-managers hand over instead of fighting. A thread waits for the Lease, acquires it and renews it at
-//! every retry period: `acquire` → `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`.
-//! Beyond client-go: the gate of `leadership` lets a write start only when it ends before the lease does.
+//! The Lease and its rules are those of client-go's leader election, so that two cloud-controller-managers hand over
+//! instead of fighting. A thread waits for the Lease, acquires it and renews it at every retry period: `acquire` →
+//! `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`. One rule goes beyond client-go: the
+//! gate of `leadership` lets a write start only when the write ends before the lease does.
 
 mod election;
 mod leadership;
@@ -18,20 +18,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A daemon that ends waits that long for its Lease to be released, by the machine's time.
+/// How long a daemon that ends waits for its Lease to be released, by the machine's time.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// A standby's.
+    /// Waits without end, as a standby does.
     Forever,
-    /// Until it is seen renewed: its holder is alive, and does the work.
+    /// Waits until the Lease is seen renewed, because its holder is then alive and does the work.
     UntilRenewed,
 }
 
 impl Lease {
-    /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
+    /// Waits until we lead, and keeps the Lease from then on. When the Lease is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -42,14 +42,15 @@ impl Lease {
         }
     }
 
-    /// Tries to get the Lease from now on, and then renews it until the wish to end, or until the Lease is lost. The last
-    /// renewal still counts while the controllers end: every write that the gate let pass ends before the lease does.
+    /// Tries from now on to acquire the Lease, and then renews it until the wish to end, or until the Lease is lost.
+    /// The controllers may finish their writes after the last renewal, because every write that the gate let pass ends
+    /// before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));
     }
 
-    /// What tries to get the Lease, and renews it.
+    /// Returns the renewer, which tries to acquire the Lease and then renews it.
     pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
             lease: Arc::clone(self),
@@ -62,8 +63,8 @@ impl Lease {
         }
     }
 
-    /// Hands the Lease back, so that the next process need not wait for its end. Nothing is
-    /// written after it: `stop` is set.
+    /// Releases the Lease, so that the next process need not wait until the Lease expires. `stop` is set first, so that
+    /// nothing is written after the release.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !self.leads() {
@@ -74,7 +75,7 @@ impl Lease {
         }
         let (sender, result) = mpsc::channel();
         let lease = Arc::clone(self);
-        // After the timeout the receiver does not exist any more.
+        // The receiver does not exist any more after the timeout.
         std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
@@ -87,7 +88,7 @@ impl Lease {
         }
     }
 
-    /// A renewal may be under way.
+    /// Releases the Lease. A conflict is possible, because a renewal may be under way.
     fn release_now(&self) -> Result<(), kube::Error> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
@@ -111,28 +112,30 @@ fn election(lease: &Lease) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Tries to get the Lease, and renews it.
+/// Tries to acquire the Lease, and then renews it.
 pub struct Renewer {
     lease: Arc<Lease>,
     policy: WaitPolicy,
     election: Election,
-    /// The Lease as we wrote it last.
+    /// The Lease as this process wrote it last.
     held: Option<kube::Lease>,
     /// The holder that was logged last.
     logged_holder: Option<String>,
     is_failing: bool,
-    /// An answer came, once.
+    /// Whether the API server has ever answered a try.
     worked_once: bool,
 }
 
 impl Renewer {
-    /// One try; false at the end.
+    /// Tries once to acquire or to renew the Lease. Returns false when no other try may follow.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
     }
 
-    /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.
+    /// Tries once to acquire or to renew the Lease, and returns the step that was taken. A leader first tries a single
+    /// PUT over the Lease that it wrote last. Otherwise, or when the PUT failed, the Lease is read, and the step
+    /// depends on its content. When the step is a write, the write was made.
     fn try_once(&mut self) -> Result<Step, kube::Error> {
         if let Some(held) = &self.held {
             let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
@@ -151,7 +154,8 @@ impl Renewer {
         })
     }
 
-    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end only the release writes.
+    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end, the release is the only write
+    /// of the Lease that passes the gate.
     fn take(&mut self, read: Option<kube::Lease>, step: &Step) -> Result<(), kube::Error> {
         let Step::Write(record) = step else {
             return Ok(());
@@ -171,7 +175,7 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs what is new; false at the end.
+    /// Logs changes since the last try, e.g. another leader. Returns false when no other try may follow.
     fn continues(&mut self, outcome: Result<Step, kube::Error>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
