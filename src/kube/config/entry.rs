@@ -213,7 +213,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
 }
 
-/// Returns the parser's message without the values that the parser did not expect, because they may be secrets.
+/// Returns the parser's message without the unexpected values that the parser quotes, because they may be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
