@@ -176,8 +176,8 @@ impl Client {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline is set before the gate is asked. When the process is paused after the gate's permission, it
-            // does not begin a write that can no longer end in time.
+            // The deadline is set before the gate is asked. A process that was paused after the gate's permission
+            // therefore does not begin a write that can no longer end in time.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
@@ -202,7 +202,7 @@ impl Client {
     /// Returns the agent and the credentials for the next call.
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
-        // A program of the kubeconfig may have to issue the credentials.
+        // A program that the kubeconfig names may have to run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))

@@ -64,7 +64,8 @@ pub enum Retry {
 pub enum Stage<'a> {
     /// The bytes of the request are about to leave.
     Begun,
-    /// The try was answered with this status, or failed for this reason. The duration of the try is the machine's time.
+    /// The try was answered with this status, or failed for this reason. The duration of the
+    /// try is measured in the machine's time.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
@@ -194,7 +195,7 @@ fn jittered(wait: Duration) -> Duration {
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the TLS settings that the session's connections have.
+    /// The number of the TLS settings with which the session's connections are made.
     number: u64,
 }
 
@@ -203,7 +204,7 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The number of changes of the source when the agent was made. The agent was made from the source and
+    /// The value of `source.changes` when the agent was made. The agent was made from the settings of the source and
     /// from the identity of the credentials.
     changes: u64,
     identity: Option<Identity>,
@@ -334,7 +335,7 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-/// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server are never longer.
+/// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server is never longer.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// Returns the body behind an `http` URL, read without any proxy within `timeout` of the machine's time. The error says

@@ -160,8 +160,8 @@ struct Socket {
 }
 
 impl Socket {
-    /// Tries one address after the other. Each address but the last gets half of the time that is left, so that an
-    /// address that never answers does not hide one that works.
+    /// Tries one address after the other. Each address but the last gets only half of the time that is left, so that
+    /// time remains for the next address when this address never answers.
     fn connect(addresses: &[SocketAddr], by: Instant) -> io::Result<Socket> {
         let by = capped(by);
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));

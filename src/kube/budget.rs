@@ -118,7 +118,7 @@ impl Budget {
         }
     }
 
-    /// Returns the limit that a Service of this size is above, by the list that was read.
+    /// Returns the limit that a Service of this age and size is above. The limits come from the list that was read.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }

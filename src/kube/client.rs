@@ -112,7 +112,8 @@ pub struct Client {
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// The number of items of a page, for each kind of list that was too long when the list was read whole.
+    /// The number of items that a page may have, for each kind of list whose answer was
+    /// too long when the list was read whole.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 

@@ -86,7 +86,7 @@ impl Error {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer is longer than is read, or began and did not end in time.
+    /// Whether the answer is longer than the limit, or began and did not end in time.
     pub fn is_too_long(&self) -> bool {
         match self {
             Error::Http(error) => match error.kind {
@@ -178,7 +178,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// How often an object is planned and written at most when other writers are faster.
+/// How many times an object is planned and written at most when another writer is faster each time.
 pub const CONFLICT_TRIES: u32 = 5;
 
 /// Runs `attempt` again, a few times at most, when another writer was faster. The first attempt gets `true` and may use

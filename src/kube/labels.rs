@@ -23,8 +23,8 @@ const VALUE_CHARACTERS: usize = 256;
 /// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
-/// The size of the annotations that the API server accepts for one object, in bytes. Memory holds up to this much of a
-/// Service while the Service is read.
+/// The size of the annotations that the API server accepts for one object, in bytes. Up to this much of a Service's
+/// annotations is held in memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
 /// How many unknown annotations of a Service are kept. Names that the provider does not
@@ -206,7 +206,7 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-/// Reads the labels of a Service, within the limits of its annotations.
+/// Reads the labels of a Service, under the same limits of number and size as its annotations.
 pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }

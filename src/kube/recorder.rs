@@ -66,7 +66,7 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// The moment until which the warnings written so far would last at the rate of one warning each
+    /// The moment until which the warnings written so far would last at the rate of one warning for each
     /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
@@ -129,7 +129,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while a thread writes the events of the work, and waits for the last of them.
+    /// Does the work while another thread writes the events of the work, and then waits
+    /// until the last of these events is written.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -347,9 +348,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Whether the finding must be reported, because it is new or was last reported long enough ago. A finding for
-    /// which the answer is true counts as reported. A failure makes the controller's next success new, and a success
-    /// makes its next failure new.
+    /// Whether the finding must be reported now, because it is new or was last reported long enough ago. When the
+    /// function returns true, the finding counts as reported. After a failure, the controller's next success counts as
+    /// new. After a success, its next failure counts as new.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,

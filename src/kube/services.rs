@@ -30,7 +30,7 @@ pub const SERVICE: &str = "Service";
 /// may have protocols that a load balancer does not speak.
 const PORTS_AT_MOST: usize = 250;
 
-/// How many source ranges of a Service are read at most. Source ranges are only named in a message.
+/// How many source ranges of a Service are read at most. Source ranges are used only to name them in a message.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
@@ -319,7 +319,8 @@ impl Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
             }
-            // Which of the limits the Service is above is known only after all Services were counted: `end` sets it.
+            // `end` replaces this value after all Services were counted, because only then is it
+            // known which limit the Service is above.
             service.above = Some(Above::Total);
         }
     }
@@ -431,8 +432,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. The Service that comes first in
-/// the manifests counts as the oldest one.
+/// Marks the Services of manifests that are above a limit. A Service that stands
+/// earlier in the manifests counts as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();

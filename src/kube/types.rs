@@ -136,7 +136,7 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// The state of the plugin. Its lock is held while the program runs.
+/// A page of a list, in any of the forms in which lists are read.
 pub(super) trait Page: DeserializeOwned {
     type Item;
 

@@ -1,5 +1,5 @@
-//! Deployments and DaemonSets. `doctor` looks at the workloads beside ours. The flags and variables of a daemon's
-//! container let a person's commands work with the daemon's settings.
+//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A person's command reads the
+//! flags and variables of the daemon's container, so that it works with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -29,7 +29,7 @@ pub struct Container {
     /// The variables and flags whose value is not in the workload object, each with
     /// the place of the value, e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
-    /// Whether the container imports all variables of a ConfigMap or Secret without naming them.
+    /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
     pub imports: bool,
 }
 
@@ -178,7 +178,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
 impl Container {
     fn variable(&mut self, variable: &Value) {
         let name = text(&variable["name"]).to_owned();
-        // When several variables have the same name, the last of them counts.
+        // When several variables have the same name, the last of them is used.
         self.variables.retain(|(other, _)| *other != name);
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];

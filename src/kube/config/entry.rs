@@ -104,9 +104,9 @@ pub(super) struct Entry<T> {
     pub(super) fields: T,
 }
 
-/// Reads the fields of an entry by their types. The error is a field, and what is wrong with the field. A field
-/// that cannot be honoured is an error and is never silently left out: it was set to make a connection safe, or its
-/// name is a misspelling of such a field.
+/// Reads the fields of an entry by their types. The error is a field, and what is wrong with the field. A field that
+/// cannot be used is an error and is never silently left out, because it may have been set to make a connection safe,
+/// or may be a misspelling of such a field.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));

@@ -34,7 +34,7 @@ pub(super) struct Plugin {
     place: String,
     program: Program,
     time_limit: Duration,
-    /// The lock is held while the program runs.
+    /// The present credentials and the last failure. The lock is held while the program runs.
     held: Mutex<Held>,
 }
 
