@@ -88,7 +88,7 @@ pub struct SecretSource {
     check: SecretCheck,
     /// The file, which is small and is read before every call, so that a rotated secret is used from the next call on.
     file: Option<PathBuf>,
-    /// The secret, or the content of the file when it could last be read.
+    /// The secret. For a file, this is the content that was last read successfully.
     last: Arc<Mutex<Option<Secret>>>,
 }
 

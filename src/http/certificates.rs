@@ -183,7 +183,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
         })) => not_before,
         _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    // A time that is later than our calendar's end becomes that end.
+    // A time after the last time that `Timestamp` can represent becomes that last time.
     let shown = |at: UnixTime| {
         let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)

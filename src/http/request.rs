@@ -39,7 +39,7 @@ pub struct Settings {
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
-    /// Whether the beginnings of bodies are logged too, and not only the lines.
+    /// Whether the log also shows the beginnings of bodies, and not only one line for each call.
     pub log_bodies: bool,
     /// The gate, which is asked before every write.
     pub gate: Arc<dyn Gate>,

@@ -120,8 +120,9 @@ pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
 }
 
 impl Secret {
-    /// Returns the forms of the secret: the plain text, and pieces of base64. The piece that stands for the inner bytes
-    /// does not depend on the text around the secret, but on how many bytes stand before the secret.
+    /// Returns the forms of the secret, which are the plain text and pieces of base64. When a text that contains the
+    /// secret is encoded, the middle of the encoded secret depends only on how many bytes stand before the secret.
+    /// These middle pieces are returned.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();

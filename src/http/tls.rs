@@ -108,8 +108,8 @@ pub(super) struct Encrypt {
     name: Option<ServerName<'static>>,
 }
 
-/// The size of a buffer, in bytes. ureq's own default, 128 kB for each direction of a
-/// connection, is most of a small daemon's memory.
+/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection, which would be most of
+/// a small daemon's memory.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
@@ -193,7 +193,7 @@ impl Transport for Encrypted {
         self.stream.sock.set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         self.stream.write_all(output)?;
-        // All output is on its way before an answer is waited for.
+        // All output is sent before the client waits for an answer.
         Ok(self.stream.flush()?)
     }
 

@@ -1,12 +1,12 @@
 //! Opens a TCP connection to the host of a URL. Either the name is resolved, or the proxy on the way opens a tunnel. No
 //! byte of the connection moves after the call's deadline.
 //!
-//! A library between us and the socket knows how long each of its steps may take, and computes that before the
-//! step begins. When a process was paused in between, or when a peer sends a byte now and then, the sum becomes
-//! longer than it should be. A write must not outlive the lease that allowed it, so the moment itself is held here
-//! and is checked before every single system call. A suspended machine has a monotonic clock that stands still, so
-//! a call during which the clocks jumped against each other is over as well. Everything is blocking, so a call is
-//! on one thread from its beginning to its end.
+//! ureq, which uses the socket, computes how long each step may take before the step begins. When the process is paused
+//! in between, or when a peer sends a byte now and then, the steps together take longer than they should. A write must
+//! not outlive the lease that allowed it, so the deadline itself is held here and is checked before every single system
+//! call. The monotonic clock stands still while a machine is suspended, so a call is also over when the monotonic clock
+//! and the wall clock have jumped apart during the call. Everything is blocking, so a call is on one thread from its
+//! beginning to its end.
 
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
@@ -155,7 +155,7 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether something was sent and nothing has come since.
     is_unanswered: bool,
-    /// The reason why the first step that failed has failed; see [`Socket::step`].
+    /// The reason why a step failed for the first time. Each later step fails for this reason too; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
