@@ -155,7 +155,7 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether something was sent and nothing has come since.
     is_unanswered: bool,
-    /// The reason why a step failed for the first time. Each later step fails for this reason too; see [`Socket::step`].
+    /// The reason why a step failed first. Each later step fails for this reason too; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
