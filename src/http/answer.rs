@@ -10,13 +10,14 @@ use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
 
-/// The size of the pieces that the parser reads, in bytes.
+/// The size of the pieces in which an answer is read for the parser, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// How much of a body is read before anything is done with it, in bytes. Nothing more is read of an error's body.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
-/// How much of a body is read first when the body may be known, in bytes. The rows of some 1,000 nodes fit in.
+/// How much of a body is read first when the body may have the content of an earlier answer, in bytes. The rows of some
+/// 1,000 nodes fit into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
 /// How much of a body the log shows, in characters.

@@ -23,7 +23,7 @@ pub trait Issuer: Send + Sync {
     /// Returns the credentials that are in force. The error is for people, and nothing is sent after an error.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Reports that the API refused the credentials with this number.
+    /// Tells the issuer that the API refused the credentials with this number.
     fn refused(&self, _number: u64) {}
 }
 
@@ -86,9 +86,9 @@ pub struct SecretSource {
     what: &'static str,
     /// The check that the file's content must pass.
     check: SecretCheck,
-    /// The file, which is read before every call. The file is small, and a rotated secret counts from the next call on.
+    /// The file, which is small and is read before every call, so that a rotated secret is used from the next call on.
     file: Option<PathBuf>,
-    /// The secret, or the content of the file when it could last be read.
+    /// The secret. For a file, this is the content that was last read successfully.
     last: Arc<Mutex<Option<Secret>>>,
 }
 
@@ -169,11 +169,11 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// The reasons why something that was read is not used, by what was read. Several clients of a process read the
-/// same files, so the reasons are shared.
+/// The reasons why something that was read is not used, by the name of what was read. Several clients of a process read
+/// the same files, so they share these reasons.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs once why something that was read is not used.
+/// Logs why something that was read is not used, unless this reason was also the last one that was logged about it.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
@@ -182,7 +182,7 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets the complaint about something that can be read again.
+/// Forgets the complaint about something that could not be read before and now can.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

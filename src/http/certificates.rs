@@ -29,7 +29,7 @@ impl PartialEq for Identity {
     }
 }
 
-/// A PEM text, and its name in messages.
+/// A PEM text, and the name of the text in messages.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -63,13 +63,13 @@ fn no_certificate(pem: &[u8]) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// How many more certificates are damaged, or of a kind that cannot be used here.
+    /// The number of other certificates in the same text, which are damaged or of a kind that cannot be used here.
     pub unusable: usize,
 }
 
 impl Authorities {
-    /// Returns the authorities of a PEM text. At least one of them can be used, or the error says why none can. A
-    /// bundle of a hundred certificates is not refused because one of them is outdated.
+    /// Returns the authorities of a PEM text that can be used, or an error that says why there are none. A bundle of a
+    /// hundred certificates is not refused because one of them is outdated.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -157,9 +157,9 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The library checks the moment
-/// before it checks the issuer, which is unknown here. The errors for the earliest and the latest
-/// possible moment therefore name the two limits.
+/// Returns the first and the last moment at which a certificate is valid. The library is asked about the earliest and
+/// the latest possible moment, and its two errors name the limits. The issuer, which is unknown here, does not matter
+/// because the library checks the moment first.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -183,7 +183,7 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
         })) => not_before,
         _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    // A time that is later than our calendar's end becomes that end.
+    // A time after the last time that `Timestamp` can represent becomes that last time.
     let shown = |at: UnixTime| {
         let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)

@@ -1,4 +1,4 @@
-//! The failure of one call, below the meaning of either API.
+//! The failure of one call, before the client of either API decides what the failure means.
 
 use super::secret::{Secret, redact};
 use crate::text::cut;

@@ -42,14 +42,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// The question that a write asks the gate.
+/// A method of the gate, by which a write asks for permission.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// A write, without its body.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
-    /// The question to the gate: [`Gate::pass`], or [`Gate::pass_at_end`] for a write
-    /// that belongs to the end of the process.
+    /// The method by which the gate is asked: [`Gate::pass`], or [`Gate::pass_at_end`]
+    /// for a write at the end of the process.
     pub pass: Pass,
     pub method: Method,
     /// The path and query below the base, beginning with `/`.
@@ -70,8 +70,8 @@ pub struct Client {
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit of the machine. The reads of this thread in `work`, with their
-/// retries, end together when the limit is over.
+/// Runs `work` with a time limit in the machine's time. All reads that this thread makes in `work`, with their retries,
+/// end when the limit is over.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -176,8 +176,8 @@ impl Client {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline counts from before the gate is asked, so that a process that was paused after the gate's
-            // permission does not begin a write that can no longer end in time.
+            // The deadline is set before the gate is asked. A process that was paused after the gate's permission
+            // therefore does not begin a write that can no longer end in time.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
@@ -199,10 +199,10 @@ impl Client {
         outcome
     }
 
-    /// Returns what a call is made with now.
+    /// Returns the agent and the credentials for the next call.
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
-        // A program of the kubeconfig may have to issue the credentials.
+        // A program that the kubeconfig names may have to run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
@@ -223,8 +223,8 @@ impl Client {
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = clock::now();
-        // The time-out is in whole milliseconds of the machine because it is reported
-        // like that. The deadline is what counts.
+        // The time-out is in whole milliseconds of the machine's time because error messages report it in this unit.
+        // The deadline is what ends the call.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -244,7 +244,7 @@ impl Client {
         outcome
     }
 
-    /// Does the work that follows every try, whatever was asked for: the heartbeat, the log and the count.
+    /// Does the work that follows every try of any call: the heartbeat, the log and the count.
     fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

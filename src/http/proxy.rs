@@ -1,8 +1,9 @@
 //! Decides which calls use a proxy, and which one. The proxy comes from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`,
 //! read as Go programs read them (golang.org/x/net/http/httpproxy), or from the `proxy-url` of a kubeconfig.
 //!
-//! The tunnels are our own for three reasons. ureq's SOCKS connector opens its own sockets, on which our deadline has
-//! no effect. ureq's `NO_PROXY` knows no CIDRs. Without these two, `CONNECT` is no more than a request of five lines.
+//! The tunnels are our own and not ureq's for three reasons. ureq's SOCKS connector opens its own sockets, on which our
+//! deadline has no effect. ureq's `NO_PROXY` knows no CIDRs. When SOCKS and `NO_PROXY` are our own, `CONNECT` is only
+//! one more request of five lines.
 
 use super::secret::Secret;
 use super::tls::{Encrypt, Tls, bare_host};
@@ -32,7 +33,8 @@ impl Proxies {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
             Proxies::Only(proxy) => (proxy, PROXY_URL),
-            // A call to an address that cannot be read fails by itself and says why.
+            // An address that cannot be parsed is no error here, because a call to this
+            // address fails by itself and says why.
             Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
         };
         Some(Tunnel {
@@ -106,7 +108,8 @@ pub(super) struct Tunnel {
 /// The field of a kubeconfig that names a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// The forms of a proxy's URL. The order of trying is Go's: a URL first, and `host:port` is an HTTP proxy.
+/// The forms of a proxy's URL, for error messages. As in Go, a text is first tried as a URL, and then as the
+/// `host:port` of an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
 /// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.
@@ -154,7 +157,7 @@ impl Proxy {
         };
         // A path says nothing about a proxy. Go does not read the path either.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // This cut would split a user name or password that contains one of these characters unescaped.
+        // A user name or password that contains one of these characters unescaped would be cut in two here.
         if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
             return Err(format!(
                 "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"
@@ -199,7 +202,8 @@ impl Protocol {
 }
 
 impl Login {
-    /// Parses `user:password`. A `%` that begins no escape stands for itself.
+    /// Parses `user:password`, in which characters may be percent-encoded. A `%`
+    /// that begins no escape is taken as it is.
     fn parse(text: &str) -> Login {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();

@@ -32,18 +32,18 @@ pub struct Settings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// How long resolving, connecting and TLS may take together, by the machine's time.
+    /// How long resolving, connecting and TLS may take together, in the machine's time, which tests do not shorten.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads the client tries again.
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
-    /// Whether the beginnings of bodies are logged too, and not only the lines.
+    /// Whether the log also shows the beginnings of bodies, and not only one line for each call.
     pub log_bodies: bool,
     /// The gate, which is asked before every write.
     pub gate: Arc<dyn Gate>,
-    /// A function that is called for every try with its method, its path below the base, and its stage.
+    /// A function that is called at each stage of every try, with the method, the path below the base, and the stage.
     pub watch: fn(Method, &str, Stage),
 }
 
@@ -51,10 +51,11 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads that were answered 429 are not tried again: the caller keeps a budget, which must hear of every 429 before
-    /// anything else is sent. With `All` such reads are tried again after a short `Retry-After`.
+    /// Reads are tried again unless they were answered 429. The caller keeps a budget of calls, and
+    /// must hear of every 429 before anything else is sent. With `All`, a read that was answered 429 is
+    /// tried again after a short `Retry-After`.
     NotRateLimited,
-    /// No read is tried again, because each call is one of few.
+    /// No read is tried again. This is for an API that allows only few calls.
     Never,
 }
 
@@ -63,16 +64,18 @@ pub enum Retry {
 pub enum Stage<'a> {
     /// The bytes of the request are about to leave.
     Begun,
-    /// The try was answered with this status, or was not answered for this reason. It took this time of the machine.
+    /// The try was answered with this status, or failed for this reason. The duration of the
+    /// try is measured in the machine's time.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits between two tries of a read, by the program's time.
+/// How long calls may take, and how long the client waits between two tries of a read. These times are the program's
+/// time, which a test can shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// How long a read may take from its first byte to the last byte of the answer.
     pub read_timeout: Duration,
-    /// [`WRITE_TIMEOUT`], or the value that a test uses.
+    /// How long a write may take. The value is [`WRITE_TIMEOUT`] outside of tests.
     pub write_timeout: Duration,
     /// The wait before the second try of a read. The wait doubles with each further try.
     pub retry_wait: Duration,
@@ -88,17 +91,18 @@ named! {
     }
 }
 
-/// A function that says whether the content of a body is known. The body was read whole.
+/// A function that gets a whole body and says whether the body has the same content as an earlier answer.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// The way in which an answer becomes a value while it streams in. Each try of a call begins with a copy of the parser.
+/// A way to turn an answer into a value while the answer streams in. Each try of a
+/// call begins with a new copy of the parser.
 pub trait Parse: Copy {
     type Value;
 
     fn parse<'de, D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error>;
 }
 
-/// Parses an answer into a type.
+/// Parses an answer into any type that serde can deserialize.
 impl<T: DeserializeOwned> Parse for PhantomData<T> {
     type Value = T;
 
@@ -112,8 +116,8 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
 pub struct Reading<'a> {
     /// The form of the answer, as the header `Accept` names it.
     pub accept: &'a str,
-    /// A function that says whether the body of an answer is known. A body of up to
-    /// 256 KiB that is known is read as null.
+    /// A function that says whether a body has the same content as an earlier answer. Such a body is read as `null` if
+    /// it has less than 256 KiB.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means the limit of the client.
     pub body_limit_bytes: Option<u64>,
@@ -166,8 +170,9 @@ pub(super) fn wait_after(
     Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-/// Whether another try may help. A time-out has cost enough already, and a refusal would be refused again. A 429 is
-/// tried again only when the API says when, because a try that is too early uses up the small rate limit.
+/// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
+/// enough. A refused call would be refused again. A 429 is tried again only when the API says when, because a try that
+/// is too early uses up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &Error) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
@@ -190,7 +195,7 @@ fn jittered(wait: Duration) -> Duration {
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the TLS settings that the session's connections have.
+    /// The number of the TLS settings with which the session's connections are made.
     number: u64,
 }
 
@@ -199,7 +204,7 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The number of changes of the source when the agent was made. The agent was made from the source and
+    /// The value of `source.changes` when the agent was made. The agent was made from the settings of the source and
     /// from the identity of the credentials.
     changes: u64,
     identity: Option<Identity>,
@@ -218,7 +223,7 @@ impl Sessions {
         }))
     }
 
-    /// Returns what a call is made with now. The error is for people.
+    /// Returns the agent and the credentials for the next call. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -265,8 +270,8 @@ impl Sessions {
 /// connection, and shorter than the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How many idle connections are kept. As many as were used at the same time must be kept, or else each of many
-/// writers would connect for each of its writes.
+/// How many idle connections are kept at most. All connections that were used at the same time must be kept, or else
+/// each of many writers would connect again for each of its writes.
 const IDLE_AT_MOST: usize = 100;
 
 /// Makes the agent for the API. `tls` has the TLS settings that are in force now.
@@ -330,11 +335,11 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-/// The longest text that [`fetch_text`] reads, in bytes. No server says more about itself.
+/// The longest text that [`fetch_text`] reads, in bytes. The metadata of a server is never longer.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// Returns the body behind an `http` URL, read without any proxy within this time of the machine. The error
-/// says in one line what happened instead.
+/// Returns the body behind an `http` URL, read without any proxy within `timeout` of the machine's time. The error says
+/// in one line why there is no body.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));

@@ -38,7 +38,7 @@ impl Secret {
         self.0.len()
     }
 
-    /// Checks whether the secret can be sent. A header takes visible ASCII, and no token has anything else.
+    /// Checks whether the secret can be sent in a header, which means that all its characters are visible ASCII.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.0.chars().all(|c| c.is_ascii_graphic()) {
             Ok(())
@@ -81,7 +81,8 @@ const REDACTED: &str = "[redacted]";
 /// The shortest piece of base64 that is searched for. A shorter piece would be found in unrelated texts.
 const BASE64_CHARACTERS: usize = 16;
 
-/// How many backslashes may stand before a character. A JSON text in a JSON text in a JSON text has as many.
+/// The largest number of backslashes before a character that are recognized as an escape. A JSON text in a JSON text in
+/// a JSON text has that many.
 const BACKSLASHES_AT_MOST: usize = 8;
 
 /// The shortest secret that is searched for in everything that is printed.
@@ -90,7 +91,8 @@ const SHORTEST_KNOWN: usize = 8;
 /// How many secrets are remembered: those in use, and some that were replaced a while ago.
 const KNOWN_AT_MOST: usize = 16;
 
-/// The secrets that this process has shown to an API, the newest last, each with its forms.
+/// The secrets that this process has sent to an API, the newest last, each with all
+/// forms in which the secret may come back.
 static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
 /// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].
@@ -118,8 +120,9 @@ pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
 }
 
 impl Secret {
-    /// Returns the forms of the secret: the plain text, and pieces of base64. The piece that stands for the inner bytes
-    /// does not depend on the text around the secret, but on how many bytes stand before the secret.
+    /// Returns the forms of the secret, which are the plain text and pieces of base64. When a text that contains the
+    /// secret is encoded, the middle of the encoded secret depends only on how many bytes stand before the secret.
+    /// These middle pieces are returned.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -171,8 +174,8 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     }
 }
 
-/// Returns how many bytes `secret` takes at the beginning of a text, when the text begins with the secret. Each
-/// character may be written plainly or escaped.
+/// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
+/// secret. Each character of the secret may be written plainly or escaped.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
@@ -187,8 +190,9 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the character that a text beginning with `plain` means, and how many bytes express the character: `k`,
-/// `%6b`, `\u006b`, `\x6b`, `\"`, or the same with more backslashes in a JSON text inside a JSON text.
+/// Returns the first character of a text after unescaping, and how many bytes express the character. `plain` is the
+/// first character before unescaping. A `k` may be written as `k`, `%6b`, `\u006b` or `\x6b`, a quote as `\"`, and all
+/// escapes may have more backslashes in a JSON text inside a JSON text.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];

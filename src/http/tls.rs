@@ -24,8 +24,8 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
-    /// The authorities of `SSL_CERT_FILE`, which are trusted beside the built-in ones when
-    /// those are trusted. There may be hundreds.
+    /// The authorities of `SSL_CERT_FILE`, which are trusted in addition whenever the built-in authorities are trusted.
+    /// There may be hundreds.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
     /// The value of `tls-server-name`: the name that a server's certificate must have when the name is not the URL's
     /// host. The address, `Host`, proxies and the pool of connections still follow the URL.
@@ -43,7 +43,7 @@ const TLS: &str = "TLS";
 pub struct TlsSource {
     /// The settings that are in force.
     pub tls: Tls,
-    /// How often the settings have changed.
+    /// The number of changes of the settings so far.
     pub(super) changes: u64,
     /// Reads the settings again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
@@ -59,7 +59,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source of settings in files. `tls` was read just now, and `read` reads the settings again.
+    /// Returns a source of settings that come from files. `tls` are the settings that were read
+    /// just now, and `read` reads them again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
@@ -67,8 +68,8 @@ impl TlsSource {
         TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
-    /// Reads the files when they were last read at least that long ago. The settings in force stay until the
-    /// files are complete and fit each other.
+    /// Reads the files again when they were last read at least `after` ago. The present settings stay in force until
+    /// the files are complete and fit each other.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
             && clock::since(self.read_at) >= after
@@ -103,12 +104,12 @@ pub enum Roots {
 #[derive(Debug)]
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
-    /// The name that the certificate must have in place of the URL's host.
+    /// The name that the certificate must have instead of the URL's host.
     name: Option<ServerName<'static>>,
 }
 
-/// The size of a buffer, in bytes. ureq's own default, 128 kB for each direction of a
-/// connection, is most of a small daemon's memory.
+/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection, which would be most of
+/// a small daemon's memory.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
@@ -192,7 +193,7 @@ impl Transport for Encrypted {
         self.stream.sock.set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         self.stream.write_all(output)?;
-        // All output is on its way before an answer is waited for.
+        // All output is sent before the client waits for an answer.
         Ok(self.stream.flush()?)
     }
 

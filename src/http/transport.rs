@@ -1,12 +1,12 @@
 //! Opens a TCP connection to the host of a URL. Either the name is resolved, or the proxy on the way opens a tunnel. No
 //! byte of the connection moves after the call's deadline.
 //!
-//! A library between us and the socket knows how long each of its steps may take, and computes that before the
-//! step begins. When a process was paused in between, or when a peer sends a byte now and then, the sum becomes
-//! longer than it should be. A write must not outlive the lease that allowed it, so the moment itself is held here
-//! and is checked before every single system call. A suspended machine has a monotonic clock that stands still, so
-//! a call during which the clocks jumped against each other is over as well. Everything is blocking, so a call is
-//! on one thread from its beginning to its end.
+//! ureq, which uses the socket, computes how long each step may take before the step begins. When the process is paused
+//! in between, or when a peer sends a byte now and then, the steps together take longer than they should. A write must
+//! not outlive the lease that allowed it, so the deadline itself is held here and is checked before every single system
+//! call. The monotonic clock stands still while a machine is suspended, so a call is also over when the monotonic clock
+//! and the wall clock have jumped apart during the call. Everything is blocking, so a call is on one thread from its
+//! beginning to its end.
 
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
@@ -33,7 +33,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the first of the held deadlines was set.
+    /// The moment when the first of the deadlines that this thread holds was set.
     begun: Moment,
 }
 
@@ -57,13 +57,13 @@ fn hold_at(deadline: Instant, now: Moment) -> Held {
     Held { before }
 }
 
-/// Returns `deadline`, or the held deadline when that is earlier.
+/// Returns the earlier of `deadline` and the deadline that this thread holds.
 fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` without the deadlines that this thread holds, because in a simulation calls of another
-/// process may come between on the same thread.
+/// Runs `work` without the deadlines that this thread holds, because in a simulation the same thread may make calls of
+/// another process in the meantime.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = Held { before: DEADLINE.take() };
     work()
@@ -90,7 +90,8 @@ impl Drop for Held {
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that the connection is direct.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together, by the machine's time.
+    /// How long resolving, connecting and the proxy's answer may take together, in the
+    /// machine's time, which tests do not shorten.
     pub(super) timeout: Duration,
 }
 
@@ -154,13 +155,13 @@ struct Socket {
     buffers: LazyBuffers,
     /// Whether something was sent and nothing has come since.
     is_unanswered: bool,
-    /// The reason why the first step that failed has failed; see [`Socket::step`].
+    /// The reason why a step failed first. Each later step fails for this reason too; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
 impl Socket {
-    /// Tries one address after the other. Each address but the last gets half of the time that is left, so that an
-    /// address that never answers does not hide one that works.
+    /// Tries one address after the other. Each address but the last gets only half of the time that is left, so that
+    /// time remains for the next address when this address never answers.
     fn connect(addresses: &[SocketAddr], by: Instant) -> io::Result<Socket> {
         let by = capped(by);
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
@@ -182,8 +183,9 @@ impl Socket {
         })
     }
 
-    /// Makes one step. After a step that failed, each later step fails for the same reason. The kernel names the reason
-    /// once ("timed out") and says "broken pipe" from then on, and TLS keeps the first error of a write for itself.
+    /// Makes one step. When a step has failed, each later step fails for the same reason. The reason must be
+    /// remembered, because the kernel names it ("timed out") only once and says "broken pipe" from then on, and because
+    /// TLS does not pass on the first error of a write.
     fn step<T>(
         &mut self,
         during: Timeout,
@@ -199,13 +201,13 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes or returns an error. The peer's full buffer may cut a send short again and again, so each send
-    /// gets only the time that is left for all of them.
+    /// Sends all bytes or returns an error. A full buffer of the peer may end a send early again and again. The
+    /// time-out of each send is therefore only the time that is left for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // The kernel must not send bytes again that the peer has not confirmed by then.
+            // The kernel must not resend unconfirmed bytes after the time that is left.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -261,8 +263,8 @@ impl Transport for Socket {
         Ok(count > 0)
     }
 
-    /// Whether an idle connection can be used. An idle connection has nothing to say, so its end or an answer to no
-    /// request makes the connection useless.
+    /// Whether an idle connection can still be used. Nothing should arrive on an idle connection, so a connection that
+    /// was closed, or on which bytes have arrived, is useless.
     fn is_open(&mut self) -> bool {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
@@ -305,7 +307,7 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's own times are machine time, so the deadline that is held counts.
+            // ureq's time-outs are the machine's time, so the deadline that this thread holds is used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -330,7 +332,7 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns when a step of ureq must be over.
+/// Returns when a step of ureq must be over. This is never later than the deadline that this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // ureq's "never" is more than an `Instant` can hold.
@@ -339,8 +341,8 @@ fn end_of(timeout: NextTimeout) -> Instant {
     capped(now.checked_add(after).unwrap_or(never))
 }
 
-/// Returns how long the machine may wait. Returns an error when the moment has come or the deadline is over, because a
-/// time-out of zero would mean no time-out.
+/// Returns how much of the machine's time is left until `by`. Returns an error when no time is left or the held
+/// deadline is over, because a time-out of zero would mean no time-out.
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(by);
     if left.is_zero() || is_deadline_over() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

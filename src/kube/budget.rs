@@ -1,23 +1,24 @@
-//! Limits how much of all Services is kept. One limit is for each namespace and one is for the total, and
-//! within each the oldest Services come first.
+//! Limits how much of all Services is kept. There is one limit for each namespace and one for all namespaces together.
+//! Within each limit the oldest Services come first.
 //!
-//! A list is read Service by Service, and a Service that is above a limit is left out at once, so that never more
-//! is kept than both limits allow. Once a Service is above a limit, all younger Services are above the limit too,
-//! so the order of a list decides nothing.
+//! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
+//! never more is kept than both limits allow. Once a Service is above a limit, all younger Services are above the limit
+//! too. The order of the list therefore makes no difference.
 
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// How much of each Service is always kept and does not count, in bytes. Eight usual annotations and three ports fit
-/// into this size. A Service that is not larger is never above a limit, whatever other Services have.
+/// The size that counts towards no limit, in bytes. Of a larger Service only the rest counts. Eight
+/// usual annotations and three ports fit into this size. A Service that is not larger is never above a
+/// limit, however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How much the Services of one namespace may have besides, in bytes. 130 Services that each have as much as
-/// is read of a Service fit into this size.
+/// How much the Services of one namespace may have together beyond [`ALWAYS_KEPT`] each, in bytes. 130 Services of the
+/// largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How much all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service
-/// that is planned needs its annotations up to three times.
+/// How much all Services may have together beyond [`ALWAYS_KEPT`] each, in bytes. The shipped memory limit of the Pod
+/// is 64 MiB, and a Service that is planned needs its annotations up to three times.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit that a Service is above.
@@ -41,10 +42,10 @@ pub(super) struct Budget {
 /// The Services that count towards one limit.
 #[derive(Clone, Debug, Default)]
 struct Share {
-    /// The Services that are kept, by age, each with its bytes, its place in the list and its namespace.
+    /// The Services that are kept, sorted by age, each with its bytes, its place in the list and its namespace.
     kept: BTreeMap<Age, Counted>,
     bytes: usize,
-    /// The oldest Service that is above the limit.
+    /// The age of the oldest Service that is above the limit.
     cut: Option<Age>,
 }
 
@@ -72,8 +73,8 @@ impl Above {
 }
 
 impl Budget {
-    /// Counts a Service of this size and place in the list. Returns the places of the Services that are above a limit
-    /// because of it. The Service itself may be among them.
+    /// Counts a Service of this size at this place in the list. Returns the places of the Services that this addition
+    /// puts above a limit. The new Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -104,7 +105,7 @@ impl Budget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from this place on, because their part of the list is read again.
+    /// Forgets the Services from this place of the list on, because this part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = Budget::default();
@@ -117,12 +118,12 @@ impl Budget {
         }
     }
 
-    /// Returns the limit that a Service of this size is above, by the list that was read.
+    /// Returns the limit that a Service of this age and size is above. The limits come from the list that was read.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age is above, provided that the Service has more than is always kept.
+    /// Returns the limit that a Service of this age is above if the Service is larger than [`ALWAYS_KEPT`].
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -132,7 +133,7 @@ impl Budget {
         }
     }
 
-    /// Returns the part of the budget that decisions about a single Service need after the list was read.
+    /// Returns the part of the budget that is still needed after the list was read, to decide about a single Service.
     pub(super) fn ended(mut self) -> Budget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -142,7 +143,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Adds a Service. Returns the Services that are above the limit because of it, the youngest first.
+    /// Adds a Service. Returns the Services that this addition puts above the limit, the youngest first.
     fn add(&mut self, age: &Age, counted: Counted, limit: usize) -> Vec<(Age, Counted)> {
         if self.cut.as_ref().is_some_and(|cut| cut <= age) {
             return vec![(age.clone(), counted)];

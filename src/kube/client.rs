@@ -30,7 +30,8 @@ const BODY_LIMIT_BYTES: u64 = 256 << 20;
 /// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// The divisor by which a page gets smaller after an answer that was too long. Each size is a fifth of the size before.
+/// The number by which the page size is divided after an answer that was too long.
+/// Each size is a fifth of the size before.
 const SMALLER_PAGE: u32 = 5;
 /// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
 /// page of this size fits into any limit.
@@ -50,8 +51,8 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// The question that is put to the gate before a write.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The question that is put to the gate before a write that belongs to the end of the process:
-/// an event, or the release of the Lease.
+/// The method by which the gate is asked before a write at the end of the process. Such a write is an event, or the
+/// release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
 /// The call that asks whether our user has a right, written as the gate receives it. The call has
@@ -95,7 +96,7 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// A hash by which the items of a list are recognized. `None` means that there was no answer, or
+/// A hash of the items of a list, by which an unchanged list is recognized. `None` means that there was no answer, or
 /// that the answer was not a single page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
@@ -111,12 +112,13 @@ pub struct Client {
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// The number of items of a page, for each kind of list that was too long when the list was read whole.
+    /// The number of items that a page may have, for each kind of list whose answer was
+    /// too long when the list was read whole.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// The list that is read: its path, the part of the query that selects its items
-/// (each term begins with `&`), and its kind.
+/// A list to read. `query` is the part of the query that selects the items of the
+/// list, and each of its terms begins with `&`.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,
@@ -140,13 +142,13 @@ struct NextPage {
     place: String,
 }
 
-/// The place of the whole list in the API server's cache. The server may ignore the limit
-/// then, and send everything in one answer.
+/// The part of the query that requests the whole list from the API server's cache. The server may then ignore the limit
+/// and send everything in one answer.
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long: the list is read in pages, or in smaller
-    /// pages. Returns false when the page cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. A list that was read whole is now read in
+    /// pages, and pages get smaller. Returns false when the page cannot become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -191,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Returns a client that reaches no API server, for places where no call is made.
+    /// Returns a client without an API server, for code that needs a client and makes no call.
     pub(crate) fn of_nowhere() -> Client {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
@@ -237,8 +239,8 @@ impl Client {
         self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
     }
 
-    /// Returns a row for each node from the API server's cache, or an error when the table is not complete. `None`
-    /// means that the rows are the same as in the answer with this print.
+    /// Returns one row for each node from the API server's cache, or an error when the table is not complete. Returns
+    /// `None` when the rows are unchanged since the answer whose print is `print`.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -356,8 +358,8 @@ impl Client {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](Client::list). Returns `None` when its items are those of the answer with this print.
-    /// The print becomes that of the new answer.
+    /// Reads a list like [`list`](Client::list). Returns `None` when the items are unchanged since the answer whose
+    /// print is `print`. Afterwards `print` is the print of the new answer.
     pub(super) fn list_new<P: Page>(
         &self,
         path: &str,
@@ -374,9 +376,10 @@ impl Client {
         })
     }
 
-    /// Reads a list page by page into the value that `begin` makes. `read_page` returns `None` when the answer is null.
-    /// The list is read again from its beginning a few times when its `continue` token expires on the way. A list from
-    /// the cache is one answer, and is read in pages when that answer is too long.
+    /// Reads a list page by page into the value that `begin` makes and `read_page` fills. `read_page` returns `None`
+    /// when the answer is `null`. When the `continue` token of the list expires on the way, the list is read again from
+    /// its beginning, but only a few times. A list from the API server's cache is read in one answer, or in pages when
+    /// that answer is too long.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -445,7 +448,7 @@ impl Client {
                 if is_first {
                     *print = answered.get();
                 }
-                // The list is read whole again when it would leave half of the limit to spare.
+                // A list that takes less than half of the limit is read whole again the next time.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }
@@ -459,15 +462,15 @@ impl Client {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns the print of an answer's items, which begin with its first bracket. The version of a list is left out,
-    /// because it changes more often than the items.
+    /// Returns the print of the items of an answer, which begin at its first `[`. The version of the list is not part
+    /// of the print, because the version changes more often than the items.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` returns the token of the next page, or why the answer is no
-    /// page, or `None` when the answer is null.
+    /// Reads one page. `token` gets what was read, and returns the token of the next page, or the reason why the answer
+    /// is no page. `token` returns `None` when the answer is `null`.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

@@ -51,8 +51,8 @@ impl Error {
         self.is(410, "Expired")
     }
 
-    /// Returns why the requested form is not available: the API server does not know
-    /// the form, or answers with another one.
+    /// Returns why the requested form is not available. Either the API server does not know
+    /// the form, or its answer has another form.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             Error::Unreadable { why, .. } => Some(why.clone()),
@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// Returns why there is no answer of the API.
+    /// Returns why the API has not answered, or `None` when the API has answered.
     fn unanswered(&self) -> Option<&http::Kind> {
         match self {
             Error::Http(error) => Some(&error.kind),
@@ -86,7 +86,7 @@ impl Error {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer is longer than is read, or began and did not end in time.
+    /// Whether the answer is longer than the limit, or began and did not end in time.
     pub fn is_too_long(&self) -> bool {
         match self {
             Error::Http(error) => match error.kind {
@@ -178,11 +178,11 @@ impl fmt::Display for Error {
     }
 }
 
-/// How often an object is planned and written at most when other writers are faster.
+/// How many times an object is planned and written at most when another writer is faster each time.
 pub const CONFLICT_TRIES: u32 = 5;
 
-/// Runs `attempt` again while another writer was faster. The first attempt (`true`) may be based on what was read
-/// before; each later attempt reads the object again and plans again.
+/// Runs `attempt` again, a few times at most, when another writer was faster. The first attempt gets `true` and may use
+/// what was read before. Each later attempt gets `false`, reads the object again and plans again.
 pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
     let mut tries = 1;
     loop {

@@ -24,8 +24,8 @@ pub struct Event {
     pub message: String,
     /// When the event happened. The event may be written later.
     pub at: Timestamp,
-    /// Whether an equal event that exists already stays as it is instead of being counted up. A process that has just
-    /// started does not know whether the existing event is about what the process sees.
+    /// Whether an equal event that exists is left as it is. Otherwise its count is raised. A process that has just
+    /// started does not know whether the existing event is already about what the process sees.
     pub only_new: bool,
 }
 
@@ -102,8 +102,8 @@ impl From<&ObjectReference> for Involved {
 
 impl PastEvent {
     /// Whether one of these components signed the event, and the event is in the namespace of its object.
-    /// Anybody who may write events in that namespace can sign them like this too, so the text of an
-    /// event is never more than a quotation.
+    /// Anybody who may write events in this namespace can sign an event in the same way, so the text of
+    /// an event is never more than a quotation.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -113,8 +113,8 @@ impl PastEvent {
         components.contains(&author) && self.metadata.namespace == namespace
     }
 
-    /// Returns a key that sorts events by time. Times are whole seconds, so the version
-    /// follows, which grows with each write.
+    /// Returns a key that sorts events by time. Times are whole seconds. The version, which grows with each write,
+    /// decides between events of the same second.
     pub fn age_order(&self) -> (Option<Timestamp>, u64) {
         let version = self.metadata.resource_version.parse();
         (self.at(), version.unwrap_or_default())

@@ -23,7 +23,8 @@ const VALUE_CHARACTERS: usize = 256;
 /// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
-/// The annotations that the API server takes for one object, in bytes. That much is held while a Service is read.
+/// The size of the annotations that the API server accepts for one object, in bytes. Up to this much of a Service's
+/// annotations is held in memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
 /// How many unknown annotations of a Service are kept. Names that the provider does not
@@ -133,14 +134,14 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// The annotations of a Service that the provider reads. When a Service has more than is
-/// read, none of its annotations is kept.
+/// The annotations of a Service that the provider reads. When they are above a limit in
+/// number or size, all of them are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// The pairs, which all versions of a Service share that have equal annotations.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// How many annotations the provider does not know, besides those whose names are kept.
+    /// The number of annotations that the provider does not know and whose names are not kept either.
     pub(super) more_unknown: usize,
 }
 
@@ -149,7 +150,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Shares the memory of `other` when both have equal annotations.
+    /// Takes over the memory of `other` when both have equal annotations, so that memory holds them once.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -205,7 +206,7 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-/// Reads the labels of a Service, within the limits of its annotations.
+/// Reads the labels of a Service, under the same limits of number and size as its annotations.
 pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
@@ -231,8 +232,8 @@ impl Annotations {
     }
 }
 
-/// The function that returns what the provider does with an annotation of a Service, by its key.
-/// Without a provider all annotations are known.
+/// A function that gets the key of a Service's annotation and returns what the provider does with the annotation.
+/// Without a provider the function returns `Known` for all annotations.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationKinds(pub fn(&str) -> AnnotationKind);
 

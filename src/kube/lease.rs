@@ -17,8 +17,8 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 /// process waits because of this time too.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation with the UIDs by which the cluster is known, and with the UID of the
-/// Lease that they are noted on, as JSON.
+/// The annotation that holds the UIDs that identify the cluster, and the UID of the Lease to
+/// which the annotation was written, as JSON.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 /// The longest value of the annotation [`IDENTITY`] that is read, in bytes. A UID and
@@ -38,13 +38,13 @@ pub struct LeaseKey {
     pub name: String,
 }
 
-/// The UIDs by which the cluster is known. The Service `default/kubernetes` had them one after the other.
+/// The UIDs that the Service `default/kubernetes` has had one after the other. They identify the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities {
     /// The first UID that was seen. An empty text means that no UID was seen.
     pub identity: String,
-    /// The UIDs that the Service had since, at most [`FORMER_AT_MOST`], the newest last. A process that cannot read the
-    /// Lease takes one of these UIDs for the identity.
+    /// The other UIDs that the Service had after the first one, at most [`FORMER_AT_MOST`], the newest last. A process
+    /// that cannot read the Lease takes one of these UIDs for the identity.
     pub former: Vec<String>,
 }
 
@@ -113,8 +113,8 @@ impl Lease {
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// Returns the identities of the cluster, as [`Lease::noting_identities`] wrote them. The error says
-    /// why the written identities do not count.
+    /// Returns the identities of the cluster from the annotation that [`Lease::noting_identities`] writes. The error
+    /// says why the annotation is ignored.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
@@ -138,7 +138,7 @@ impl Lease {
         Ok(Some(Identities { identity: note.identity, former: note.former }))
     }
 
-    /// Returns the Lease with these identities. A Lease whose UID is not known stays as it is.
+    /// Returns the Lease with these identities in an annotation. A Lease without a UID stays as it is.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -191,8 +191,8 @@ impl Lease {
 }
 
 impl Identities {
-    /// Notes the UID that the Service has now. The first UID becomes the identity. Returns whether the
-    /// UID is a new one beside the identity.
+    /// Notes the UID that the Service `default/kubernetes` has now. The first UID becomes the identity. Returns whether
+    /// the UID is another one than the identity and was not noted before.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);

@@ -10,9 +10,9 @@ use serde_json::Value;
 /// The data that the rows of a table carry beside their cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The cells alone: about 200 bytes a node.
+    /// The cells alone, about 200 bytes a node.
     Cells,
-    /// The metadata of the node too: about 1,100 bytes a node.
+    /// The cells and the metadata of the node, about 1,100 bytes a node.
     Metadata,
 }
 

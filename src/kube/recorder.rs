@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How many warnings may be written at once.
+/// How many warnings may be written in direct succession.
 const BURST: u32 = 50;
 
 /// The time after which one more warning may be written, once the burst is used up.
@@ -29,27 +29,27 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// How often a simulation looks for new events.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long events wait at most for work that is ahead of them. The limit is machine time
+/// How long events are held back at most while other work writes. The limit is machine time
 /// because the API server has its own speed.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// How many events wait at most for work that is ahead of them. The number is far below
-/// the one from which events are dropped.
+/// How many events are held back at most while other work writes. The number is far below the
+/// number from which on events are dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
-/// How many warnings wait at most. Each has at most 5 kB, so all have at most 1 MB.
+/// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// How many other events wait at most. Each has a few hundred bytes.
+/// How many events that are no warnings wait to be written at most. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
 /// How many waiting events are searched at most for the next event to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// The shortest time between two log lines about dropped events, by the machine's time.
+/// The shortest time between two log lines about dropped events, in the machine's time, which tests do not shorten.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end for its events, by the machine's time.
+/// How long a client command waits at its end for its events, in the machine's time, which tests do not shorten.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// The findings that were reported, and the events that wait to be written.
@@ -66,11 +66,11 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// The moment from which on the warnings that were written are within the limit of one each [`ONE_WARNING_EACH`].
-    /// `None` means that no warning was written.
+    /// The moment until which the warnings written so far would last at the rate of one warning for each
+    /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// The moment until which other writes have the API server to themselves.
+    /// The moment until which events are held back in favour of other writes.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -104,8 +104,8 @@ impl Recorder {
         }
     }
 
-    /// Writes the events that may be written now. Returns the pause until the next event, or `None` at the end. A
-    /// simulation calls this function, because no thread waits in a simulation.
+    /// Writes the events that may be written now. Returns how long to wait for the next event, or `None` when the
+    /// recorder has ended. A simulation calls this function, because no thread waits in a simulation.
     pub fn write_due(&self, client: &Client) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -119,8 +119,8 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes, and lets events wait until the work ends. Events wait for ten seconds at most,
-    /// and a thousand of them at most. Without the wait, events would take a third of what the API server can do.
+    /// Does work that has many writes. Events are held back until the work ends, but for ten seconds at most, and a
+    /// thousand of them at most. Otherwise events would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -129,7 +129,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while a thread writes the events of the work, and waits for the last of them.
+    /// Does the work while another thread writes the events of the work, and then waits
+    /// until the last of these events is written.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -146,7 +147,8 @@ impl Recorder {
         })
     }
 
-    /// Waits at most that long until the waiting events are written, and drops the rest.
+    /// Waits until the waiting events are written, but no longer than `at_most`. The
+    /// events that still wait then are dropped.
     pub fn end(&self, at_most: Duration) {
         let mut queue = lock(&self.queue);
         queue.is_ending = true;
@@ -216,8 +218,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the place of the newest event that is dropped for `event`: one of the same kind, warning or not, in the
-    /// namespace with most of that kind waiting. `None` means that `event` itself is dropped.
+    /// Returns the place of the event that is dropped to make room for `event`. This is the newest
+    /// event in the namespace that has most events of the same kind (warnings or others) waiting.
+    /// `None` means that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -246,7 +249,7 @@ impl Queue {
             return Next::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No more events follow at the end, so the rate limit is not needed there.
+        // No more events follow at the end of the process, so warnings need no rate limit then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -266,8 +269,8 @@ impl Queue {
         Next::Event(event)
     }
 
-    /// Returns the place of the oldest event that may be written and is the first of its object. An event of another
-    /// namespace than the last one is preferred.
+    /// Returns the place of the oldest event that may be written now and has no earlier event of the same object before
+    /// it. An event of another namespace than that of the event written last is preferred.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -315,14 +318,16 @@ impl Queue {
     }
 }
 
-/// How long a lasting finding is not reported again. The time is machine time because people read the events.
+/// The time after which a lasting finding is reported again. People read the events, so this is the machine's time,
+/// which tests do not shorten.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered of all objects. Each takes some 50 bytes, so all take 1 MB. When there are more,
-/// the oldest half is forgotten, which costs no more than a log line and a PATCH for each.
+/// How many findings are remembered of all objects. Each finding takes some 50 bytes, so all of them take 1 MB. When
+/// there are more, the oldest half is forgotten. Each forgotten finding costs no more than a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// How many findings are remembered of one object. All controllers together report fewer of one object at once.
+/// How many findings are remembered of one object. All controllers together report fewer
+/// findings of one object at the same time.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
 /// The findings that were reported about each object in this process.
@@ -343,8 +348,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Whether the finding is news, or was last reported long enough ago to be reported again. Asking counts as
-    /// reporting. A failure makes the controller's next success news, and a success makes its next failure news.
+    /// Whether the finding must be reported now, because it is new or was last reported long enough ago. When the
+    /// function returns true, the finding counts as reported. After a failure, the controller's next success counts as
+    /// new. After a success, its next failure counts as new.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,
@@ -361,8 +367,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Like [`is_due`](Reported::is_due), for a success in one part of the object while another part fails.
-    /// The failure lasts and is not forgotten.
+    /// Like [`is_due`](Reported::is_due), for a success in one part of the object while another part fails. The failure
+    /// of the other part lasts, so the finding about it is not forgotten.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -397,7 +403,7 @@ impl Reported {
         self.forget(object, controller, Reason::is_failure)
     }
 
-    /// Forgets the objects of this kind whose UIDs are not among `uids`.
+    /// Forgets the findings about objects of this kind whose UIDs are not among `uids`.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
         let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries.retain(|(of, _), entry| entry.kind != kind || kept.contains(of));

@@ -30,7 +30,7 @@ pub const SERVICE: &str = "Service";
 /// may have protocols that a load balancer does not speak.
 const PORTS_AT_MOST: usize = 250;
 
-/// How many source ranges of a Service are read at most. Source ranges are only named in a message.
+/// How many source ranges of a Service are read at most. Source ranges are used only to name them in a message.
 const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
@@ -52,7 +52,8 @@ pub struct Service {
     /// Why the Service is left alone. `None` means that the Service is ours, as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
-    /// The limit that the Service is above because of older Services. The annotations of such a Service are left out.
+    /// The limit that the Service is above because older Services come first. The
+    /// annotations of such a Service are dropped.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -112,7 +113,7 @@ pub struct LoadBalancerStatus {
     pub ingress: Vec<Ingress>,
 }
 
-/// A Service of any type, as little of it as is needed to know that it exists.
+/// A Service of any type, with only the few fields that are needed to know that the Service exists.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct AnyService {
     pub metadata: AnyServiceMeta,
@@ -189,8 +190,8 @@ impl Service {
         (self.metadata.creation_timestamp, self.metadata.uid.clone())
     }
 
-    /// Leaves out the annotations, source ranges and ports, which count towards the limits. The ports stay when the
-    /// load balancer still has to be deleted, because its end needs them.
+    /// Drops the annotations, source ranges and ports, because their size counts towards the limits. The ports stay
+    /// when the load balancer still has to be deleted, because the deletion needs them.
     fn leave_out(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.spec.load_balancer_source_ranges = First::default();
@@ -218,8 +219,8 @@ impl Service {
         }
     }
 
-    /// Returns a message when the Service has more finalizers than are read. Writing the finalizers of
-    /// such a Service would lose some of them.
+    /// Returns a message when the Service has more finalizers than are read. When the finalizers of such a Service were
+    /// written, those that were not read would be lost.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let too_many = self.metadata.finalizers.too_many("finalizers");
         too_many.map(|why| match self.above {
@@ -275,7 +276,7 @@ impl Service {
     }
 }
 
-/// The Services of a list, and the print by which an equal answer is recognized.
+/// The Services of a list, and the print by which an unchanged list is recognized.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<Service>>>,
@@ -285,8 +286,8 @@ pub struct ServiceList {
 /// The Services of a list while the list is read. Each Service is cut to what is kept of it as soon as it is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
-    /// The Services of the last list, by UID. A Service that is equal to its predecessor shares memory with it, so that
-    /// reading an unchanged list again takes no room.
+    /// The Services of the list that was read before, by UID. A Service that is equal to its predecessor in this list
+    /// shares memory with it, so that reading an unchanged list again takes no room.
     known: &'a HashMap<&'a str, &'a Arc<Service>>,
     services: Vec<Arc<Service>>,
     budget: Budget,
@@ -295,8 +296,8 @@ struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Drops what an earlier try of the same page has added, so that each try begins
-    /// with the Services of the pages before it.
+    /// Drops the Services that an earlier try of the same page has added, so that each try begins with only the
+    /// Services of the earlier pages.
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
         self.budget.forget_from(self.before_page);
@@ -318,7 +319,8 @@ impl Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
             }
-            // Which of the limits the Service is above is known only after all Services were counted: `end` sets it.
+            // `end` replaces this value after all Services were counted, because only then is it
+            // known which limit the Service is above.
             service.above = Some(Above::Total);
         }
     }
@@ -335,7 +337,7 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services, and the part of the budget that decisions about a single Service need from now on.
+    /// Returns the Services, and the part of the budget that is needed afterwards to decide about a single Service.
     fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -430,7 +432,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. An earlier Service counts as the older one.
+/// Marks the Services of manifests that are above a limit. A Service that stands
+/// earlier in the manifests counts as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();
@@ -446,8 +449,8 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
 }
 
 impl Client {
-    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. Unchanged Services come
-    /// back in the same allocation as in `known`.
+    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. An unchanged Service is
+    /// the same `Arc` as in `known`.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,
@@ -502,7 +505,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Cuts a Service that was read alone in the same way as a Service of the list.
+    /// Applies the scope and the limits to a Service that was read alone, in the same way as to a Service of a list.
     fn cut(&self, service: &mut Service) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));

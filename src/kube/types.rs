@@ -90,7 +90,7 @@ pub struct Condition {
     pub status: Interned,
     #[serde(default)]
     pub reason: Interned,
-    /// When `status` got its present value.
+    /// The time at which `status` changed to its present value.
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
     pub last_transition_time: Option<Timestamp>,
 }
@@ -140,8 +140,8 @@ pub(super) struct ListPage<T> {
 pub(super) trait Page: DeserializeOwned {
     type Item;
 
-    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the
-    /// page is no page of a list of that kind.
+    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is no page
+    /// of a list of kind `kind`.
     fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
 }
 
@@ -234,7 +234,7 @@ pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timest
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Reads a value that may be `null`, as which Go writes a nil slice or map.
+/// Reads a value that may be `null`, and takes `null` as the default. Go writes a nil slice or map as `null`.
 pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {

@@ -1,5 +1,5 @@
-//! Deployments and DaemonSets. `doctor` looks at the workloads beside ours. The flags and variables of a daemon's
-//! container let a person's commands work with the daemon's settings.
+//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A person's command reads the
+//! flags and variables of the daemon's container, so that it works with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -26,9 +26,10 @@ pub struct Container {
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// The variables and flags whose value stands somewhere else, each with the place, e.g. `a Secret`.
+    /// The variables and flags whose value is not in the workload object, each with
+    /// the place of the value, e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
-    /// Whether the container imports all variables of some ConfigMap or Secret, whatever their names are.
+    /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
     pub imports: bool,
 }
 
@@ -40,7 +41,7 @@ const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 /// The texts of which one is part of the name of a daemon's workload or container, or of its image.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
-/// The fields of `valueFrom`, and a name for people of the place that each field points to.
+/// The fields that `valueFrom` can have, each with a name for people of the place where the value is.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
     ("configMapKeyRef", "a ConfigMap"),
@@ -177,7 +178,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
 impl Container {
     fn variable(&mut self, variable: &Value) {
         let name = text(&variable["name"]).to_owned();
-        // The last variable of a name counts.
+        // When several variables have the same name, the last of them is used.
         self.variables.retain(|(other, _)| *other != name);
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];

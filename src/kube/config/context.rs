@@ -43,7 +43,7 @@ pub struct Access {
     /// The scheme, host and port of the API server, without a trailing slash.
     pub server: String,
     pub tls: TlsSource,
-    /// The proxy of `proxy-url`, which is used whatever the environment names.
+    /// The proxy of `proxy-url`, which is used even when the environment names another proxy.
     /// `None` means that the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
@@ -203,9 +203,9 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     })
 }
 
-/// Returns what every call is authenticated with. Only one way counts, as in kubectl: a token, or a user
-/// name with a password, or else a client certificate, or else a plugin. A plugin may ask for the
-/// cluster's data, and its run time is limited.
+/// Returns the login with which every call is authenticated. Only one way counts, as in kubectl. A token or a user name
+/// with a password comes first, then a client certificate (the login is then `None`), then a plugin. A plugin may ask
+/// for the cluster's data, and its run time is limited.
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,

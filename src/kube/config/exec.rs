@@ -21,11 +21,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// How long before their end credentials are renewed. A tenth of their life counts instead when that is shorter.
+/// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// How long a program that has failed is not run again, by the machine's time. The pause keeps every thread from asking
-/// the program again, and is short enough for a Lease to be renewed.
+/// A program that has failed is not run again for this time, which is the machine's time. The pause keeps each thread
+/// from running the program again, and is short enough for a Lease to be renewed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -34,7 +34,7 @@ pub(super) struct Plugin {
     place: String,
     program: Program,
     time_limit: Duration,
-    /// The lock is held while the program runs.
+    /// The present credentials and the last failure. The lock is held while the program runs.
     held: Mutex<Held>,
 }
 
@@ -76,7 +76,7 @@ impl Plugin {
         }))
     }
 
-    /// Returns the equal plugin that is in use already, or else this plugin.
+    /// Returns an equal plugin that this process already uses, or else this plugin.
     pub(super) fn shared(self) -> Arc<dyn Issuer> {
         let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
@@ -114,7 +114,7 @@ impl Plugin {
 }
 
 impl Held {
-    /// Returns the credentials that have not ended at `now`, and whether they are due to be renewed.
+    /// Returns the credentials if they have not expired at `now`, and whether they are due to be renewed.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -152,7 +152,7 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again, unless the refused credentials were replaced already.
+    /// Runs the program again, unless the credentials that were refused have been replaced in the meantime.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
@@ -254,7 +254,8 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 /// How much of a program's output is read at most, in bytes. Credentials have some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// The pause between two checks of whether the plugin has ended or printed something, by the machine's time.
+/// The pause between two checks of whether the plugin has ended or printed something. The pause is the machine's time,
+/// which tests do not shorten.
 const POLL: Duration = Duration::from_millis(5);
 
 /// The capacity of a pipe on Linux, in bytes.

@@ -76,7 +76,8 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// Returns the entry of that name, with its fields by their types. `wanted_by` says who asked for the entry.
+    /// Returns the entry of this kind and name, with its fields by their types. `wanted_by` is for the error message,
+    /// and says who asked for the entry.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -91,7 +92,7 @@ impl Merged {
         Ok(entry.with(fields))
     }
 
-    /// Returns which entries of a kind exist, for people.
+    /// Returns a text for people that lists the entries of a kind.
     pub(super) fn names(&self, kind: &str) -> String {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {

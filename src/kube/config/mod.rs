@@ -46,8 +46,8 @@ fn default_path(options: &Options) -> Option<PathBuf> {
     options.home.as_ref().map(|home| home.join(".kube/config"))
 }
 
-/// Returns the access when neither a flag, a variable nor a pod names a cluster: from the file that kubectl reads by
-/// default, or with the address of `--master` alone.
+/// Returns how to reach the cluster when neither a flag, nor a variable, nor a pod names a cluster. The result comes
+/// from the file that kubectl reads by default, or from the address of `--master` alone.
 fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String> {
     if let Some(path) = default_path(options).filter(|path| path.exists()) {
         return context::load(&[path], options);
