@@ -67,7 +67,7 @@
 //!
 //! | term | meaning |
 //! |---|---|
-//! | *adopted*, *released* | An adopted load balancer existed before and now belongs to a Service. A released one stays as it is and belongs to no Service any more. |
+//! | *adopted*, *released* | An adopted load balancer existed before and now belongs to a Service. A released one stays in the cloud and belongs to no Service any more. |
 //! | *execution* | The ordered changes of one object that are being made. |
 //! | *external* | A load balancer that another owner made, and on which Services have ports. |
 //! | *finding* | Something that a plan reports about an object. A finding becomes a log line, an event and a metric. |
