@@ -56,8 +56,8 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The end of the domain of annotation keys that are kept, of Services and nodes. A provider reads only such
-/// annotations. All others are dropped while an answer is parsed.
+/// The text with which the domain of an annotation's key must end, so that the annotation of a Service or node is kept.
+/// A provider reads only such annotations. All others are dropped while an answer is parsed.
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
 /// The annotation of a node that holds its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].

@@ -40,7 +40,7 @@ named! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InternalIpFrom {
-    /// Only the address in the private Network.
+    /// The address in the private Network, and no other.
     #[default]
     Network,
     /// The address of the kubelet's `--node-ip`, even when the cloud does not know this address.

@@ -31,7 +31,7 @@ pub fn home() -> Option<PathBuf> {
     }
 }
 
-/// Whether a person, and not a program, reads stdout or stderr.
+/// Whether stdout, or stderr with `is_stderr`, is a terminal, so that a person reads it and not a program.
 pub fn is_terminal(is_stderr: bool) -> bool {
     let is_terminal = match is_stderr {
         true => stderr().is_terminal(),
