@@ -20,15 +20,19 @@
 //! `src/help/completions` the scripts for shells; all are embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
-//! A test reads the `crate::` paths and checks that modules use each other only along these arrows (`ARROWS` in
-//! `tests/plan/architecture.rs`): `main → cli → {daemon, controllers, cache, hetzner, kube, http, settings, text}`,
-//! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`, `kube →
-//! {provider, http, text}`, `settings → {provider, http, text}`, `http → {provider, text}`, `provider → text`; `daemon`
-//! reads and writes the Lease with `kube`. All modules but `text` and `metrics` may use `provider`, because the gate
-//! that every write passes, the heartbeat of a thread, and the clock are parts of the contract. Modules that count
-//! something use `metrics`. Code that needs the time, a wait or randomness asks `provider::clock`, and code that reads
-//! a variable or prints asks `provider::process`. On the simulated machine (`tests/common/machine.rs`) the simulation
-//! answers.
+//! A test reads the `crate::` paths and checks the arrows between modules (`ARROWS` in `tests/plan/architecture.rs`):
+//!
+//! - `main → cli → {daemon, controllers, cache, hetzner, kube, http, settings, text}`
+//! - `daemon → controllers → cache → {provider, kube}`; `daemon` also reads and writes the Lease with `kube`
+//! - `controllers → text`
+//! - `hetzner`, `kube` and `settings → {provider, http, text}`
+//! - `http → {provider, text}`
+//! - `provider → text`
+//!
+//! All modules but `text` and `metrics` may use `provider`, because the gate that every write passes, the heartbeat of a
+//! thread, and the clock are parts of the contract. Modules that count something use `metrics`. Code that needs the time,
+//! a wait or randomness asks `provider::clock`, and code that reads a variable or prints asks `provider::process`. On the
+//! simulated machine (`tests/common/machine.rs`) the simulation answers.
 //!
 //! Where to look when it is not obvious:
 //!
