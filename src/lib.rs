@@ -29,10 +29,10 @@
 //! - `http → {provider, text}`
 //! - `provider → text`
 //!
-//! All modules but `text` and `metrics` may use `provider`, because the gate that every write passes, the heartbeat of a
-//! thread, and the clock are parts of the contract. Modules that count something use `metrics`. Code that needs the time,
-//! a wait or randomness asks `provider::clock`, and code that reads a variable or prints asks `provider::process`. On the
-//! simulated machine (`tests/common/machine.rs`) the simulation answers.
+//! All modules but `text` and `metrics` may use `provider`, because the gate that every write passes, the heartbeat of
+//! a thread, and the clock are parts of the contract. Modules that count something use `metrics`. Code that needs the
+//! time, a wait or randomness asks `provider::clock`, and code that reads a variable or prints asks
+//! `provider::process`. On the simulated machine (`tests/common/machine.rs`) the simulation answers.
 //!
 //! Where to look when it is not obvious:
 //!
