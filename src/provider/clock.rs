@@ -354,7 +354,7 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread on such a machine, without any host in its network.
+    /// Puts the calling thread on such a simulated machine. No host is in its network.
     pub(crate) fn simulated() -> Simulated {
         simulate(Rc::new(Machine {
             begun: (Instant::now(), SystemTime::now()),

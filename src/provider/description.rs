@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::fmt;
 
-/// One write that was planned: to a node, to a Service, or in the cloud.
+/// A planned write to a node, to a Service, or in the cloud.
 pub trait Write {
     /// Returns one word for the metrics, e.g. `set_addresses`.
     fn word(&self) -> &'static str;

@@ -539,7 +539,7 @@ pub struct PortOwner {
     pub uid: Option<String>,
     /// The Service as `namespace/name`, when the Service is one of this cluster.
     pub service: Option<String>,
-    /// The port of the targets to which it sends traffic, as a rule a node port.
+    /// The port of the targets to which the traffic is sent, usually a node port.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
@@ -595,9 +595,10 @@ pub struct Cause {
 pub enum CauseKind {
     /// The target's server is off, which is a finding of its own.
     ServerOff,
-    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local): the target should be unhealthy.
+    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local), so that the target
+    /// should be unhealthy.
     NoPod,
-    /// Something that has to be found and repaired.
+    /// Another cause, which a person has to find and repair.
     Other,
 }
 
@@ -753,9 +754,9 @@ impl fmt::Display for TargetCounts {
 /// The results of the health checks of one load balancer.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The targets on the ports of all Services.
+    /// The counts for the ports of all Services.
     pub counts: TargetCounts,
-    /// The targets on the ports of each Service, by the UID of the Service.
+    /// The counts for the ports of each Service, by the UID of the Service.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 

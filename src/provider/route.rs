@@ -43,7 +43,7 @@ pub struct Route {
     pub gateway: Ipv4Addr,
 }
 
-/// One write to the network that was planned.
+/// A planned write to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteChange {
     pub kind: RouteChangeKind,

@@ -76,7 +76,7 @@ pub enum Protocol {
 pub enum TrafficPolicy {
     #[default]
     Cluster,
-    /// Only nodes that run a pod of the Service answer.
+    /// A node answers only when it runs a pod of the Service.
     Local,
 }
 

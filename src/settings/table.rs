@@ -350,7 +350,8 @@ settings! {
 
     (Group::Cluster, Command::ALL, by flag)
 
-    // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
+    // The files are merged, and the first one wins. An empty list means the in-cluster
+    // configuration, or else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
         variables: &[Value(variables::KUBECONFIG)],

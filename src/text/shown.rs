@@ -69,7 +69,7 @@ pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
     first_of(names, NAMED_AT_MOST)
 }
 
-/// The same with so many names at most.
+/// Joins names to `a, b`. When there are more than `at_most`, only the first are named, and the others are counted.
 pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(at_most).map(AsRef::as_ref).collect();
     let shown = shown.join(", ");
