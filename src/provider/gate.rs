@@ -1,8 +1,8 @@
 //! The gate is the check before every write. It belongs to the contract because a provider's writes pass the same gate
 //! as the writes to Kubernetes.
 
-/// The check before every write. Each client of an API holds a gate, and asks it at each try, just before the bytes of a
-/// write leave. The gate of the daemon checks the Lease, the gate of a dry run refuses, and a gate of a test counts.
+/// The check before every write. Each client of an API holds a gate, and asks it at each try, just before the bytes of
+/// a write leave. The gate of the daemon checks the Lease, the gate of a dry run refuses, and a gate of a test counts.
 pub trait Gate: Send + Sync {
     /// Checks whether a write may start now. `what` names the write for people, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;

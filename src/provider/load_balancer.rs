@@ -237,7 +237,7 @@ pub struct LoadBalancerPlan {
     pub needs: Needs,
 }
 
-/// The actions for a Service in the cloud.
+/// The outcome of a plan: what is done for a Service in the cloud.
 #[derive(Debug)]
 pub enum Outcome {
     /// Nothing of the Service can be synced. `problems` has each problem that `why` names.
@@ -780,7 +780,8 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service has a port on the load balancer. On a load balancer of one Service each port is the Service's.
+    /// Whether the Service has a port on the load balancer. On a load balancer of one Service each
+    /// port is the Service's.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|one| one.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
