@@ -192,8 +192,8 @@ pub fn machine_until(moment: Instant) -> Duration {
     to_machine(moment.saturating_duration_since(now()))
 }
 
-/// Returns the time of the machine's wall clock. The times that the APIs send, and the times that are written to the
-/// APIs, are of such clocks. A duration between two of these times is in the machine's time.
+/// Returns the time of the machine's wall clock. The APIs send times of such clocks and are sent times of such clocks.
+/// A duration between two of these times is in the machine's time.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
@@ -275,7 +275,7 @@ pub fn random() -> u64 {
 /// program's time, but not this limit: a busy machine would look like one whose clock jumps.
 ///
 /// An NTP daemon slews by at most 500 ppm, which is 8 ms in a lease of 15 s, and steps by less than a second once a
-/// machine runs. A leader that renews in time has 5 s to spare. Two seconds lie between.
+/// machine runs. A leader that renews in time has 5 s to spare. Two seconds lie between these values.
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, as both clocks show it.

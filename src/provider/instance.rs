@@ -112,7 +112,7 @@ pub struct Instance {
     pub is_in_rescue: bool,
     /// Whether no action can be started, because another action runs or the operator of the cloud locked the server.
     pub is_locked: bool,
-    /// Whether the contract of a dedicated server ends.
+    /// Whether the contract of a dedicated server is cancelled and ends.
     pub is_cancelled: bool,
     /// The date until which a dedicated server is paid, e.g. `2026-12-01`. Empty for other servers.
     pub paid_until: Interned,

@@ -19,7 +19,7 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many more unknown annotations the Service has, besides the ones in `annotations`, which have no values.
+    /// How many unknown annotations the Service has besides those in `annotations`, where unknown ones have no values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -42,7 +42,7 @@ pub struct Service {
 pub enum AnnotationKind {
     /// The annotation is known, and its value is read.
     Known,
-    /// The annotation has our prefix, but does not exist. Its name is reported.
+    /// The annotation has our prefix, but no such annotation exists. Its name is reported.
     Unknown,
     /// The annotation belongs to others, and nothing of it is read.
     Foreign,
@@ -105,7 +105,7 @@ pub enum Reach {
         /// Whether the list was requested after this pass began. Otherwise the server may be newer than the list.
         is_certain: bool,
     },
-    /// The server exists, and can be reached by its public IPv4 or in these networks.
+    /// The server exists. It can be reached by its public IPv4, when it has one, and in these networks.
     By {
         has_public_ipv4: bool,
         /// The numbers of the private networks in which the server has an address.

@@ -1,6 +1,6 @@
 //! The names of the environment variables that settings are read from. The table of `settings` uses these names, and
-//! every report of a problem prints them, so that a name that no setting has does not compile. The names are part of
-//! the contract, because controllers and the provider print them and may not import `settings`.
+//! messages about problems print them, so that a message with a name that no setting has does not compile. The names
+//! are part of the contract, because controllers and the provider print them and may not import `settings`.
 
 use std::ffi::OsStr;
 use std::fmt;

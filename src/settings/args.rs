@@ -14,7 +14,7 @@ use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// How many commands a message names that take a flag.
+/// How many commands a message names at most, when a flag belongs to other commands.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.

@@ -48,7 +48,7 @@ pub enum Variable {
     /// The variable holds the path of a file that may be missing or empty, which leaves the setting unset. The file is
     /// a key of a mounted Secret that may not exist.
     OptionalFile(VariableName),
-    /// The variable has a former name, which is still read.
+    /// The variable is a former name of the setting's variable, and is still read.
     Older(VariableName),
 }
 
