@@ -37,13 +37,14 @@ pub struct Parsed {
     pub problems: Vec<Problem>,
 }
 
-/// Parses the settings of one command. `words` are the words after the command's own words (`ccm node list -o
-/// json` → `-o json`).
+/// Parses the settings of one command. `words` follow the command's own words, e.g. `-o json` in `ccm
+/// node list -o json`.
 pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
     parse_with_daemon(command, words, environment, None)
 }
 
-/// Parses the settings of one command. A setting that is not set there comes from the daemon of a cluster.
+/// Parses the settings of one command. An unset setting is taken from the daemon of a cluster when `--settings-from`
+/// may take it over.
 pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -158,7 +159,7 @@ fn meant(name: &str) -> Option<&'static str> {
 }
 
 /// Checks that no API is reached without TLS on another machine, unless this is allowed. An address that is not allowed
-/// is not used.
+/// is not used. Profile `hcloud` only warns.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,
