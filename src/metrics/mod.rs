@@ -78,7 +78,7 @@ metrics! {
     EVENTS: Counter "ccm_events_total" ["result"],
         "Events by result: written, failed (the API server did not take it), dropped (more than are written).";
 
-    /// A node counts in one state, the first of these that applies.
+    /// Each node is counted in one state only, which is the first state in the help text that fits.
     NODES: Gauge "ccm_nodes" ["state"],
         "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialized, shutdown (its server is off), ready, not_ready.";
 
@@ -129,7 +129,7 @@ pub struct Metric {
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
-    /// One sentence that names the unit.
+    /// One sentence that describes the metric and names its unit.
     pub help: &'static str,
     series: Mutex<Vec<Series>>,
 }
@@ -148,8 +148,8 @@ struct Series {
     labels: String,
     /// The value; for a histogram, the sum of all durations.
     value: f64,
-    /// How many durations fell into each bucket of a histogram, and at the end how many are beyond the last bucket.
-    /// Empty for the other kinds.
+    /// The number of durations in each bucket of a histogram. The last number counts the durations beyond the last
+    /// bucket. Empty for counters and gauges.
     buckets: Vec<u64>,
 }
 
@@ -163,7 +163,7 @@ impl Metric {
         Metric { name, kind, labels, help, series: Mutex::new(Vec::new()) }
     }
 
-    /// Counts one more. `values` are the values of the labels, in the order of the labels.
+    /// Adds one to a counter. `values` are the values of the labels, in the order of the labels.
     pub fn count(&self, values: &[&str]) {
         self.add(values, 1.0);
     }

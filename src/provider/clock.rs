@@ -1,8 +1,8 @@
 //! The only place where the program asks for the time, waits, and asks for randomness.
 //!
 //! A test can replace the machine for one thread with a [`Simulation`]. There a wait costs nothing, tasks run one after
-//! the other in an order that the simulation chooses, and connections end in the simulation's memory. A test story is
-//! then the same each time. Outside of tests there is no simulation, and everything comes from the machine.
+//! the other in an order that the simulation chooses, and connections end in the simulation's memory. A test then runs
+//! in the same way each time. Outside of tests there is no simulation, and everything comes from the machine.
 //!
 //! A test over sockets shortens all waits instead: [`quicken`] sets how long a second of the program lasts. Every
 //! duration in the program is then in the program's time, which [`now`], [`since`], [`sleep`] and [`wait`] use. Code
@@ -11,7 +11,7 @@
 //! are the same.
 //!
 //! This module also compares the two clocks of the machine. The monotonic clock stands still while a machine is
-//! suspended, and only the wall clock says how long that was.
+//! suspended, and only the wall clock shows how long the suspension was.
 
 use jiff::Timestamp;
 use log::Log;
@@ -36,7 +36,7 @@ pub trait Simulation: Debug {
     /// Lets the other threads of the process work, because the calling thread waits for one of them.
     fn others(&self);
 
-    /// Returns any number.
+    /// Returns a random number.
     fn random(&self) -> u64;
 
     /// Returns the answer to the bytes of one HTTP request to this host and port. An error is what a socket would
@@ -60,9 +60,9 @@ pub trait Surroundings {
     /// Takes the logger of the process.
     fn log_with(&self, logger: Box<dyn Log>);
 
-    /// Takes a thread of the process. `work` is done again and again, each time after the pause that it returned, until
-    /// it returns `None`. With `is_apart`, the work may be done while another thread of the process waits, because the
-    /// two share no lock.
+    /// Takes over a thread of the process. `work` is called again and again, each time after the pause that the last
+    /// call returned, until it returns `None`. When `is_apart` is true, `work` may run while another thread of the
+    /// process waits, because the two threads share no lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -98,14 +98,15 @@ pub fn is_simulated() -> bool {
     simulation().is_some()
 }
 
-/// Asks the surroundings of the program in the simulation of the calling thread. `None` when there are no surroundings.
+/// Calls `ask` with the surroundings of the calling thread's simulation, and returns the result. `None` when the thread
+/// is in no simulation, or when the simulation has no surroundings.
 pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
 
 /// How fast the program's time passes on this machine.
 struct Pace {
-    /// When the pace was set. Until then both times were the same.
+    /// The moment when the pace was set. Until then the program's time and the machine's time were the same.
     begun: Instant,
     /// How many seconds of the machine a second of the program lasts.
     factor: f64,
@@ -113,9 +114,9 @@ struct Pace {
 
 static PACE: OnceLock<Pace> = OnceLock::new();
 
-/// From now on a second of the program lasts `factor` seconds of the machine, for all threads that are in no
-/// simulation. This is for tests. The first call in a process sets the factor, and without a call the factor is 1. A
-/// call with 1 changes nothing, nor does a call from a thread in a simulation.
+/// Sets how many seconds of the machine a second of the program lasts, for all threads that are in no simulation. This
+/// is for tests. The first call in a process sets the factor, and without a call the factor is 1. A call with the
+/// factor 1, or from a thread in a simulation, changes nothing.
 pub fn quicken(factor: f64) {
     if factor == 1.0 || is_simulated() {
         return;
@@ -124,14 +125,14 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// Returns the factor that applies to the calling thread.
+/// Returns how many seconds of the machine a second of the program lasts for the calling thread.
 fn factor() -> f64 {
     let pace = PACE.get().filter(|_| !is_simulated());
     pace.map_or(1.0, |pace| pace.factor)
 }
 
-/// Returns how long the machine waits while this much of the program's time passes. Needed for time-outs of sockets,
-/// and for waits that do not end by this clock.
+/// Returns how long the machine waits while this much of the program's time passes. This is needed for time-outs of
+/// sockets, and for other waits that this module's clock does not end.
 pub fn to_machine(time: Duration) -> Duration {
     multiplied(time, factor())
 }
@@ -141,8 +142,9 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, or a longer time when the machine would wait less than `of_machine`. However much a test shortens
-/// time, an answer, another program or a Lease needs some.
+/// Returns `time`, or a longer time when the machine would wait less than `of_machine`. A test may shorten the
+/// program's time, but the answer of an API, another program or the renewal of a Lease still takes some time
+/// of the machine.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
@@ -192,13 +194,13 @@ pub fn machine_until(moment: Instant) -> Duration {
     to_machine(moment.saturating_duration_since(now()))
 }
 
-/// Returns the time of the machine's wall clock. The APIs send times of such clocks and are sent times of such clocks.
-/// A duration between two of these times is in the machine's time.
+/// Returns the time of the machine's wall clock. Times in requests to the APIs, and in their answers, come from such
+/// clocks. A duration between two of these times is in the machine's time.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
 
-/// Returns the time of [`wall`] in another type.
+/// Returns the time of [`wall`] as a `Timestamp`.
 pub fn timestamp() -> Timestamp {
     Timestamp::try_from(wall()).unwrap_or_default()
 }
@@ -210,8 +212,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Waits until the condition variable is notified, or for at most `time`. In a simulation no other
-/// thread could notify it.
+/// Waits until the condition variable is notified, or for at most `time`. In a simulation the whole `time` passes,
+/// because no other thread could notify the condition variable.
 pub fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -225,8 +227,9 @@ pub fn wait<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits while `must_wait` says so, and for at most `time`. `must_wait` is asked again whenever the condition variable
-/// is notified. In a simulation no other thread could notify it.
+/// Waits as long as `must_wait` returns true, but for at most `time`. `must_wait` is called again whenever the
+/// condition variable is notified. In a simulation the whole `time` passes, because no other thread could notify
+/// the condition variable.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
@@ -243,8 +246,8 @@ pub fn wait_at_most<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits while `must_wait` says so. `must_wait` is asked again whenever the condition variable is notified. In a
-/// simulation the other threads of the process work between two questions.
+/// Waits as long as `must_wait` returns true. `must_wait` is called again whenever the condition variable is notified.
+/// In a simulation `must_wait` is called repeatedly, and the other threads of the process work between two calls.
 pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
     let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(simulation) = simulation() {
@@ -264,7 +267,7 @@ pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<V
     simulation.exchange(authority, request, until)
 }
 
-/// Returns any number, a different one each time.
+/// Returns a random number, a different one at each call.
 pub fn random() -> u64 {
     // A fresh RandomState is std's source of randomness.
     let of_machine = || RandomState::new().build_hasher().finish();
@@ -272,10 +275,10 @@ pub fn random() -> u64 {
 }
 
 /// How much the two clocks may differ over the same time without being taken for a jump. A test may shorten the
-/// program's time, but not this limit: a busy machine would look like one whose clock jumps.
+/// program's time, but not this limit, because a busy machine would then look like a machine whose clock jumps.
 ///
 /// An NTP daemon slews by at most 500 ppm, which is 8 ms in a lease of 15 s, and steps by less than a second once a
-/// machine runs. A leader that renews in time has 5 s to spare. Two seconds lie between these values.
+/// machine runs. A leader that renews in time has 5 s to spare. A limit of two seconds lies between these values.
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, as both clocks show it.
@@ -354,7 +357,7 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread on such a simulated machine. No host is in its network.
+    /// Puts the calling thread on a simulated machine of this kind. No other host can be reached from this machine.
     pub(crate) fn simulated() -> Simulated {
         simulate(Rc::new(Machine {
             begun: (Instant::now(), SystemTime::now()),

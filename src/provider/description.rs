@@ -25,7 +25,7 @@ struct Part {
     verb: Verb,
     /// The thing that is changed, e.g. `target worker-1`.
     noun: String,
-    /// The text that follows, with its separator, e.g. `, by private IP` or ` at 10.0.0.7`.
+    /// The text at the end of a line. It begins with its own separator, e.g. `, by private IP` or ` at 10.0.0.7`.
     detail: String,
 }
 
@@ -92,8 +92,8 @@ impl Description {
         self.0.is_empty()
     }
 
-    /// Returns the lines of a plan, one for each part: its mark and its text. The text begins with the infinitive, but
-    /// a change of a value needs no verb.
+    /// Returns the lines of a plan, one for each part, each with its mark and its text. The text begins with the
+    /// infinitive of the verb. The text of [`Verb::Change`] has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
         self.0.iter().map(|part| (part.verb.forms().0, part.planned()))
     }

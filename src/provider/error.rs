@@ -7,23 +7,23 @@ use std::time::Duration;
 /// first here, are put off first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A refresh. Nothing waits for the answer.
+    /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A Service or a route that changed, and the writes of the daemon for it.
+    /// A call for a Service or a route that changed, or for a write of the daemon to such an object.
     Changed,
-    /// A node whose server may not exist any more.
+    /// A call about a node whose server may not exist any more.
     Gone,
-    /// A new node, or a question about a write that was begun. Such a call is never put off.
+    /// A call for a new node, or a call that asks about a write that was begun. Such a call is never put off.
     Needed,
     /// A person waits for the answer, and wants to see everything that explains the present state.
     Asked,
 }
 
-/// A failed call. Code decides on `kind`, and people see the whole.
+/// A failed call. The program decides by `kind`, and people read `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: ErrorKind,
-    /// The resource, the call, the answer, and what to do when that is known.
+    /// The resource, the call, the answer of the API, and what to do about the error when this is known.
     pub message: String,
 }
 
@@ -55,7 +55,7 @@ pub enum ErrorKind {
     Other,
 }
 
-/// The text that comes before the cloud's own number of a failed call in messages.
+/// The text that precedes the cloud's own ID of a failed call in messages.
 pub const CORRELATION: &str = ", correlation ";
 
 /// Returns the message without the numbers of calls. The numbers differ each time, although the problem is the same.
@@ -82,7 +82,7 @@ impl Error {
         )
     }
 
-    /// Whether nothing is wrong, and a call that can wait only waits until more of the budget is left.
+    /// Whether the call was only put off, because it can wait until more of the budget is left. Nothing is wrong then.
     pub fn is_put_off(&self) -> bool {
         matches!(self.kind, ErrorKind::RateLimited { put_off: true, .. })
     }

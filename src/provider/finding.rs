@@ -34,16 +34,16 @@ pub enum Origin {
     Provider,
 }
 
-/// A rule for findings of a reason.
+/// A property of a reason, e.g. whether its findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
     /// The finding becomes a normal event of the object.
     NormalEvent,
     WarningEvent,
     /// The finding is only logged, because there is no object that could have the event, or because the finding is
-    /// about the shell that asks.
+    /// about the shell in which a command runs.
     LogOnly,
-    /// The change that the finding is about is logged already.
+    /// The write itself logs the change that the finding is about.
     LoggedByItsWrite,
     /// The problem lasts until a person fixes it, so that one report is enough.
     Once,
@@ -279,7 +279,7 @@ impl Reason {
         tables.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the severity of the events. `None` when findings of this reason are only logged.
+    /// Returns the severity of the events about findings of this reason. `None` when such findings are only logged.
     pub fn event(self) -> Option<Severity> {
         match (self.is(NormalEvent), self.is(WarningEvent)) {
             (true, _) => Some(Severity::Info),
@@ -288,7 +288,7 @@ impl Reason {
         }
     }
 
-    /// Whether the change that the finding is about is logged already.
+    /// Whether the write itself logs the change that the finding is about.
     pub fn is_logged_by_its_write(self) -> bool {
         self.is(LoggedByItsWrite)
     }

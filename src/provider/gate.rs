@@ -2,7 +2,8 @@
 //! as the writes to Kubernetes.
 
 /// The check before every write. Each client of an API holds a gate, and asks it at each try, just before the bytes of
-/// a write leave. The gate of the daemon checks the Lease, the gate of a dry run refuses, and a gate of a test counts.
+/// a write are sent. The daemon's gate checks the Lease, a dry run's gate refuses every write, and a test's gate
+/// counts the writes.
 pub trait Gate: Send + Sync {
     /// Checks whether a write may start now. `what` names the write for people, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
@@ -13,8 +14,8 @@ pub trait Gate: Send + Sync {
         self.pass(what)
     }
 
-    /// Whether it is worth waiting for what a write started. It is not when this process must end, because the next
-    /// process finds the running actions in the cloud.
+    /// Whether to wait for what a write started. This is useless when the process must end, because the next process
+    /// finds the running actions in the cloud.
     fn may_wait(&self) -> bool {
         true
     }

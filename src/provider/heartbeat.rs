@@ -23,8 +23,8 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// From now on the beats of the calling thread count for this heartbeat. The heartbeat is dropped when the thread ends,
-/// so that whoever watches it with a `Weak` sees the end.
+/// Makes this heartbeat the calling thread's heartbeat, which [`beat`] updates. The heartbeat is dropped when the
+/// thread ends, so that a watcher with a `Weak` reference notices the end.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
@@ -34,7 +34,7 @@ pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
 
-/// Reports that the calling thread does its work.
+/// Updates the heartbeat of the calling thread, because this thread is working.
 pub fn beat() {
     pause(Duration::ZERO);
 }
@@ -53,7 +53,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a thread that waits for another thread's call tries again, by the machine's time.
+/// A thread that waits for another thread's API call tries the lock again at this interval of the machine's time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits for a lock that is held while an API is asked, which may take minutes. The thread that asks the API reports
@@ -72,7 +72,8 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// Returns the time since the last beat or the end of the announced pause, or zero before that end.
+    /// Returns the time since the last beat, or since the end of the announced pause. The time is zero while
+    /// the pause lasts.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
         clock::since(self.begun).saturating_sub(heard_until)

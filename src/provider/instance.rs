@@ -80,12 +80,12 @@ pub trait Dedicated: Send + Sync {
 /// The meaning of a node's `spec.providerID` for one cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderId {
-    /// A server of this cloud.
+    /// The provider ID of a server of this cloud.
     Ours(InstanceId),
-    /// The prefix of another cloud. The node is not ours to change.
+    /// A provider ID with the prefix of another cloud. The node is not ours to change.
     Foreign,
-    /// Our prefix, but no ID that can be looked up, with the reason. Such a node is never deleted,
-    /// tainted, relabelled or routed.
+    /// A provider ID with our prefix, but without an ID that can be looked up. The text is the reason. A node with such
+    /// a provider ID is never deleted, tainted, relabelled or routed.
     Unknown(String),
 }
 
@@ -150,7 +150,7 @@ pub struct Metadata {
     pub addresses: Vec<Sourced<NodeAddress>>,
     /// The labels for instance type, zone and region, as far as the cloud has them.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// More labels, which are set when the node is initialised and has no label of that name.
+    /// Further labels. Each is set when the node is initialised, unless the node has a label with this key.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }
@@ -248,7 +248,8 @@ impl<'a> Servers<'a> {
         lists.into_iter().flatten().flatten()
     }
 
-    /// Returns the error because of which it is not known whether a server exists that is not listed.
+    /// Returns the error of the API that should have listed this server. When there is such an error, it is not known
+    /// whether a server that is not listed exists.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

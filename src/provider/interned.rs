@@ -15,14 +15,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 #[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
-/// The number of strings below which unused strings are not searched for.
+/// The pool is searched for unused strings only when it has at least this many strings.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// All strings in use, and some unused ones.
+/// The interned strings. Some of them may not be in use any more.
 #[derive(Default)]
 struct Pool {
     strings: HashSet<Arc<str>>,
-    /// The number of strings at which the unused ones are dropped.
+    /// The number of strings at which the pool next drops the unused ones.
     sweep_at: usize,
 }
 

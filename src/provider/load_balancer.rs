@@ -33,9 +33,10 @@ pub trait LoadBalancers: Actions {
     /// Returns the names of the Secrets whose certificates the Service's ports must show. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// Returns the changes that delete certificates which were uploaded from Secrets, which no load balancer uses and
-    /// no Service wants. `cluster` must have all Secrets that Services name, readable or not. Asks the cloud. `None`
-    /// when no certificate was uploaded from a Secret, used or not.
+    /// Returns the changes that delete unused certificates. These are certificates that were uploaded from Secrets,
+    /// that no load balancer uses and that no Service wants. `cluster` must have all Secrets that Services name,
+    /// including those that can't be read. Asks the cloud. `None` when no certificate was uploaded from a Secret,
+    /// used or not.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -70,7 +71,7 @@ pub trait Snapshot: Send + Sync {
     /// Whether the snapshot holds everything that plans for this Service need. Pure.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many calls it takes to read the same data once more.
+    /// Returns how many calls to the API are needed to read the data of this snapshot again.
     fn calls(&self) -> u32;
 
     /// Plans the changes that bring this Service's load balancer in order. Pure.
@@ -82,12 +83,12 @@ pub trait Snapshot: Send + Sync {
     /// Service's status. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns the load balancer that this cluster has, or had, for this Service, by our labels. A load balancer that
-    /// another controller may have made does not count. Pure.
+    /// Returns the load balancer whose labels say that this cluster uses it, or used it, for this Service. A load
+    /// balancer that another controller may have made is never returned. Pure.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the new status of a Service when too little is known for a plan, and when the mode of its addresses must
-    /// change. `None` when the status stays as it is. Pure.
+    /// Returns a new status for a Service of which too little is known for a plan, when the IP mode of its addresses
+    /// must change. `None` means that the status stays as it is. Pure.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. Its ports, targets and addresses stay,
@@ -142,14 +143,15 @@ pub struct Needs {
     /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt something that no other Service owns,
     /// or leave something because another Service owns it.
     pub services: bool,
-    /// Whether the project has a server of the cluster's nodes. This is needed when no load balancer that was found is
-    /// known to be the Service's.
+    /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
+    /// Service's UID, or with the label of its group, was found.
     pub project: bool,
 }
 
 /// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
-    /// Makes the change. A change is never repeated by itself: after an error the caller reads again.
+    /// Makes the change. A failed change is never repeated as it is. After an error the caller reads the
+    /// present state again.
     fn apply(&self) -> Result<Applied, Error>;
 
     /// Returns the kind of the change, for the events.
@@ -175,7 +177,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the change to make instead after `ErrorKind::InPart`.
+    /// Returns the change to make instead when this change failed with `ErrorKind::InPart`.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
@@ -186,7 +188,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the name of the load balancer that the change creates, with what asks for the name.
+    /// Returns the name of the load balancer that the change creates, with the source of the name.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
@@ -225,22 +227,24 @@ pub struct LoadBalancerPlan {
     /// The findings for people. A part of the Service that is refused has its finding here too, while the rest of the
     /// Service is synced.
     pub findings: Vec<Finding>,
-    /// The Service's status once the changes are made. `None` when the status stays as it is. For a Service that needs
-    /// no load balancer any more and is on an external one with labels, this status is empty, and is written before the
-    /// first change: once the labels are removed there, the status must no longer say that the Service has ports there.
-    /// For all other such Services, the write that removes the finalizer empties the status.
+    /// The Service's status after the changes. `None` when the status stays as it is. When the Service needs no load
+    /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
+    /// is written before the first change. Once these labels are removed, the status must no longer say that the
+    /// Service has ports there. For all other Services that need no load balancer any more, the write that removes the
+    /// finalizer empties the status.
     pub status: Option<Vec<Ingress>>,
     /// The objects that the plan changes or makes besides `found`. In one sync no other plan may change or make them.
     pub claims: Vec<Claim>,
-    /// The data that must have been read from the APIs themselves, after the pass began, before the plan is applied.
-    /// The plan knows this from the last known nodes and cluster.
+    /// The data that must be read from the APIs themselves, after the present pass began, before the plan is applied.
+    /// The plan derives this from the last known nodes and cluster.
     pub needs: Needs,
 }
 
 /// The outcome of a plan: what is done for a Service in the cloud.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing of the Service can be synced. `problems` has each problem that `why` names.
+    /// Nothing of the Service can be synced. `why` is the finding to report, and `problems` lists each problem of
+    /// the finding separately.
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is done, because the management of the load balancer has ended. The Service gets no finalizer.
     Released,
@@ -262,8 +266,8 @@ pub enum Then {
     Again,
     /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The changes that take the Service off load balancers that serve it until then. Without a change here the new
-    /// load balancer can't serve the Service yet.
+    /// The changes that take the Service off the load balancers that serve it until these changes are made. When the
+    /// list is empty, the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -285,7 +289,7 @@ impl Outcome {
         Outcome::Refused { why, problems }
     }
 
-    /// Returns the changes that are made first, see [`Outcome::Change`].
+    /// Returns the changes of [`Outcome::Change`], which are made before those of [`leaves`](Outcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { changes, .. } => changes,
@@ -293,7 +297,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the changes that are made when everything else is done and the status says so.
+    /// Returns the changes that take the Service off load balancers. They are made last, after all other changes are
+    /// made and the Service's status is written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { then, .. } => then.leaves(),
@@ -301,7 +306,8 @@ impl Outcome {
         }
     }
 
-    /// Takes the changes that are made first, to execute them.
+    /// Takes the changes of [`Outcome::Change`] out of the outcome, to execute them. The changes
+    /// of [`leaves`](Outcome::leaves) stay.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             Outcome::Change { changes, .. } => std::mem::take(changes),
@@ -309,7 +315,8 @@ impl Outcome {
         }
     }
 
-    /// Takes the changes of [`leaves`](Outcome::leaves), to execute them. The plan stays unfinished.
+    /// Takes the changes of [`leaves`](Outcome::leaves) out of the outcome, to execute them. The outcome stays
+    /// unfinished, so that the Service is planned again.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             Outcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -384,9 +391,9 @@ impl LoadBalancerPlan {
         LoadBalancerPlan { outcome: Outcome::refused(why), status: None, ..self }
     }
 
-    /// Removes the changes that may not be made while the cluster's identity is not known: nothing is created or
-    /// deleted, because the object would belong to another cluster afterwards, or may belong to one now. `why` is the
-    /// finding that reports this.
+    /// Removes the changes that create or delete objects, because the cluster's identity is not known. A created object
+    /// would later seem to belong to another cluster, and an object to delete may belong to another cluster now. `why`
+    /// is the finding that reports this.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let Outcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -415,7 +422,7 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Returns the name of the load balancer that the changes create, with what asks for the name.
+    /// Returns the name of the load balancer that the change creates, with the source of the name.
     pub fn new_name(&self) -> Option<&Sourced<String>> {
         self.outcome.changes().iter().find_map(|change| change.new_name())
     }
@@ -593,7 +600,7 @@ pub struct Cause {
 /// The kind of a cause. It decides what follows from an unhealthy target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The target's server is off, which is a finding of its own.
+    /// The target's server is off, which another finding reports.
     ServerOff,
     /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local), so that the target
     /// should be unhealthy.
@@ -620,7 +627,8 @@ pub struct Orphan {
     /// The Service for which the load balancer was made, as its labels say: `namespace.name`, which may be cut. For a
     /// load balancer that Services shared, the group of these Services.
     pub service: String,
-    /// The UID of that Service, or the group when the load balancer was shared.
+    /// The UID of the Service for which the load balancer was made, or the group when several Services shared
+    /// the load balancer.
     pub service_uid: String,
     /// Whether the Service exists, is of another type, and has no finalizer.
     pub service_exists: bool,
@@ -640,8 +648,9 @@ pub enum Applied {
     /// The present state may differ from the state that the following changes are based on. The caller must read again
     /// and plan again.
     LookAgain(Option<ActionId>),
-    /// The present state may differ, but the answer shows the whole load balancer as it will be when the action has
-    /// ended. Nothing is read again when a plan for the Service, based on this snapshot, has no changes.
+    /// The present state may differ from the state that the following changes are based on. The snapshot shows the
+    /// whole load balancer as it will be when the action has ended. When a new plan for the Service, based on this
+    /// snapshot, has no changes, nothing is read again.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, although nothing failed, because the state that it is based on has changed. The caller
     /// must read again.
@@ -709,7 +718,8 @@ named! {
         All = "all",
         /// Some targets are healthy, and some are not.
         Some = "some",
-        /// No target is healthy on every port that counts: some are unhealthy, or there is no target.
+        /// No target is healthy on all counted ports. Either some targets are unhealthy, or the load balancer
+        /// has no targets.
         None = "none",
         /// There are targets, and no health check of them has ended.
         Unknown = "unknown",
@@ -718,14 +728,15 @@ named! {
 
 /// How many targets of a load balancer are healthy. Every text about the health of targets is based on these numbers:
 /// `lb list`, `lb inspect`, `status`, `doctor`, the metric and the events. A target is unhealthy whatever the cause is,
-/// and whether or not another check reports the cause.
+/// and whether or not another check reports the cause. [`Balancer::target_counts`] decides which ports are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// Targets that are healthy on each port that counts.
+    /// The number of targets that are healthy on each of the counted ports.
     pub healthy: usize,
-    /// Targets that are healthy on some port that counts, so that this port gets traffic.
+    /// The number of targets that are healthy on at least one of the counted ports, so that this port gets traffic.
     pub serving: usize,
-    /// Targets that are unhealthy on a port that counts. The others were not checked yet.
+    /// The number of targets that are unhealthy on at least one of the counted ports. A target that is neither healthy
+    /// nor unhealthy has a counted port that was not checked yet.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -761,8 +772,9 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the targets by their health. With a `uid` only the ports of this Service count, when it has any; else the
-    /// ports of all Services count. Ports of other owners on an external load balancer never count.
+    /// Counts the targets by their health. When `uid` is the UID of a Service with ports on this load balancer, only
+    /// these ports are counted, otherwise the ports of all Services. Ports of other owners on an external load balancer
+    /// are never counted.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

@@ -75,7 +75,7 @@ pub trait Provider: Send + Sync {
     /// that this provider writes.
     fn name(&self) -> &'static str;
 
-    /// Returns what a provider ID that stands on a node means to this cloud. Pure.
+    /// Returns what the provider ID of a node means to this cloud. Pure.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
     /// Returns the component that events about the provider's own findings name. `None` means the
@@ -100,8 +100,8 @@ pub trait Provider: Send + Sync {
         true
     }
 
-    /// Returns how the cloud is reached, and what the cloud says about that, for `doctor`. With `asks`, calls may be
-    /// made for it. Otherwise the answer is based on earlier answers of the API.
+    /// Returns what `doctor` reports about the access to the cloud. When `asks` is true, the provider may call the API
+    /// to find this out. Otherwise the result is based on earlier answers of the API.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
@@ -125,7 +125,7 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// The result of a check that changes nothing.
+/// The result of [`Provider::checkup`], which changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Checkup {
     pub permission: Permission,
@@ -136,8 +136,8 @@ pub struct Checkup {
     pub clock_ahead_s: Option<i64>,
     /// The private network that the settings name, for people. `None` when they name no network.
     pub network: Option<Result<String, Error>>,
-    /// Whether dedicated servers have the routes of that network. `None` when this is not known, or when no dedicated
-    /// servers are connected to the network.
+    /// Whether the routes of the private network are exposed to dedicated servers. `None` when this is not known, or
+    /// when no dedicated servers are connected to the network.
     pub exposes_routes: Option<bool>,
     pub attached: Attached,
 }

@@ -178,8 +178,8 @@ impl CertificateDomains {
     }
 }
 
-/// The defaults for Services without the annotation (`HCLOUD_LOAD_BALANCERS_*`), and what Services may ask for. `None`
-/// means that the setting is unset.
+/// The settings `HCLOUD_LOAD_BALANCERS_*`: the defaults for Services without the corresponding annotation, and the
+/// limits of what Services may ask for. `None` means that the setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
     /// `…_TYPE`.
@@ -194,7 +194,7 @@ pub struct LoadBalancerDefaults {
     /// `…_USES_PROXYPROTOCOL`.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `…_LABELS`: the labels of all load balancers. When the annotation has the same key, the annotation wins.
+    /// `…_LABELS`: the labels of all load balancers. A label with the same key in a Service's annotation wins.
     pub labels: Option<Sourced<Labels>>,
     pub permitted: PermittedUse,
 }
@@ -237,8 +237,9 @@ pub struct PermittedUse {
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
     /// `…_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may claim.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name, besides the certificates of
-    /// their own namespace. `None` means all certificates that are not another namespace's.
+    /// `…_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service may always name
+    /// the certificates of its own namespace. `None` means that a Service may name every certificate except those
+    /// of other namespaces.
     pub certificate_selector: Option<Sourced<Selector>>,
     /// `…_CERTIFICATE_DOMAINS`: the domains for which Services may have managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,

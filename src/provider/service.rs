@@ -19,7 +19,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many unknown annotations the Service has besides those in `annotations`, where unknown ones have no values.
+    /// The number of unknown annotations that are not in `annotations`. That map holds only the first unknown
+    /// annotations, with empty values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -76,7 +77,7 @@ pub enum Protocol {
 pub enum TrafficPolicy {
     #[default]
     Cluster,
-    /// A node answers only when it runs a pod of the Service.
+    /// A node takes traffic for the Service only when it runs one of the Service's pods.
     Local,
 }
 
@@ -100,9 +101,10 @@ pub enum Reach {
     /// No list was read.
     #[default]
     Unknown,
-    /// The complete list does not have the server.
+    /// The list is complete, and does not have the server.
     Missing {
-        /// Whether the list was requested after this pass began. Otherwise the server may be newer than the list.
+        /// Whether the list was requested after this pass of the controller began. Otherwise the server may be newer
+        /// than the list.
         is_certain: bool,
     },
     /// The server exists. It can be reached by its public IPv4, when it has one, and in these networks.
@@ -232,8 +234,8 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all UIDs by which the cluster is known, its identity first. There is none when the
-    /// identity is not known.
+    /// Returns all UIDs by which the cluster is known, its identity first. Nothing is returned when the identity
+    /// is not known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())

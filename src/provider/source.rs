@@ -31,7 +31,7 @@ pub enum Source {
     Default(String),
     /// A field of the cloud's server, and the rule or setting that chose it.
     Server { field: &'static str, because: Option<String> },
-    /// The value that the object has already, which is kept.
+    /// The present value of the object, which is kept.
     Kept,
     /// A rule of ours or of Kubernetes.
     Rule(&'static str),
@@ -46,8 +46,8 @@ impl Source {
         Source::Server { field, because: Some(because.to_string()) }
     }
 
-    /// Returns the setting or field alone, as a user writes it, e.g. `--flag` or `VARIABLE`, and
-    /// `default` for a default.
+    /// Returns the name of the setting or field without its kind, as a user writes it, e.g. `--flag` or `VARIABLE`. For
+    /// a default, returns `default`.
     pub fn name(&self) -> &str {
         match self {
             Source::Annotation(name)

@@ -67,8 +67,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         let result = match &self.place {
             Place::Threads { results, .. } => results.recv_timeout(clock::to_machine(wait)).ok(),
             Place::Simulated { waiting } => {
-                // A call that does not wait leaves no time for tasks that were begun just now. The other
-                // tasks go on meanwhile.
+                // A call with a wait of zero leaves no time for tasks that were begun at this moment, so none of them
+                // is chosen. Tasks that were begun earlier may have ended.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -89,7 +89,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// Runs the tasks that did not run yet, as the end of a scope waits for its threads.
+/// Runs the tasks that did not run yet, just as the end of a thread scope waits for its threads.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let Place::Simulated { waiting } = &self.place {

@@ -24,8 +24,8 @@ impl fmt::Display for VariableName {
 /// The prefixes of the variables of both Hetzner APIs.
 const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 
-/// Whether the name of a variable says that the variable is about an API of Hetzner. This program need
-/// not read the variable.
+/// Whether the name of a variable begins like the names of variables for Hetzner's APIs. It may be a variable that this
+/// program does not read.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -35,7 +35,7 @@ macro_rules! variables {
     ($($name:ident)*) => {
         $(pub const $name: VariableName = VariableName(stringify!($name));)*
 
-        /// All names.
+        /// The names of all these variables.
         pub const ALL: &[VariableName] = &[$($name),*];
     };
 }

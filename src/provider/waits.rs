@@ -23,7 +23,7 @@ pub struct Open {
     pub since: Instant,
 }
 
-/// A guard: the wait ends when it is dropped.
+/// A guard for a wait. The wait ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting(Option<u64>);

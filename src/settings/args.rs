@@ -75,7 +75,7 @@ struct ArgsParser {
     args: Args,
 }
 
-/// The kind of a known flag.
+/// The kind of a flag that the command accepts.
 #[derive(Clone, Copy)]
 enum Known {
     Help,
@@ -98,7 +98,7 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // This error is only about a value that is left over, as in `-h=x`. The parser has dropped the value.
+            // This error is only about a superfluous value, as in `-h=x`. The parser has dropped the value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -108,8 +108,8 @@ impl ArgsParser {
         true
     }
 
-    /// Reads the rest of the words when the next one is `--`. After `--` every word is a word, even when it
-    /// looks like a flag.
+    /// Whether the next word is `--`. If so, this function reads all remaining words as plain words, even those that
+    /// look like flags.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -122,7 +122,8 @@ impl ArgsParser {
         true
     }
 
-    /// Reports a long flag behind a single dash, which would be read as letters.
+    /// Whether the next word is a long flag with a single dash, e.g. `-namespace`. Such a flag is reported and skipped,
+    /// because its letters would otherwise be read as short flags.
     fn has_one_dash(&mut self) -> bool {
         let is_long = |word: &str| {
             let name = word.split('=').next()?.strip_prefix('-')?;

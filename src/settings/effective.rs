@@ -68,7 +68,7 @@ pub struct Effective {
 pub struct DaemonSettings {
     /// The workload of the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// The flags of the daemon. The name of each flag ends with the workload of the daemon.
+    /// The flags of the daemon. Each name ends with the workload, e.g. `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -152,8 +152,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the text of a variable that is set and not empty. A variable that names a file stands for the
-    /// text of the file.
+    /// Returns the text of a variable that is set and not empty. For a variable that names a file, returns the text
+    /// of the file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -254,7 +254,7 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The type may know more words than the row offers.
+    // The Rust type may accept more words than the row of the table offers.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
@@ -319,8 +319,8 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 }
 
 impl DaemonSettings {
-    /// Returns the values of the daemon's flags, or without a flag the value of its first variable. Files that
-    /// variables of the daemon name can't be read from here.
+    /// Returns the values of the daemon's flags, or the value of its first variable when it has no such flag. Variables
+    /// that name files are left out, because this process can't read the daemon's files.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
         let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {

@@ -7,7 +7,8 @@ use Use::{Switch, WithValue};
 /// The form of a flag that is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A flag that does not take the next word: it is boolean, or has a value of its own when it stands alone.
+    /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is
+    /// written without one.
     Switch,
     /// A flag that is written `--flag value` or `--flag=value`.
     WithValue,

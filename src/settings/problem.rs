@@ -48,7 +48,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of an unknown flag is as foreign as a value. No control character of either may reach the terminal.
+        // The name of an unknown flag is untrusted text, like a value. Control characters in either must not
+        // reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {

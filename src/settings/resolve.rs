@@ -43,8 +43,8 @@ pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environme
     parse_with_daemon(command, words, environment, None)
 }
 
-/// Parses the settings of one command. An unset setting is taken from the daemon of a cluster when `--settings-from`
-/// may take it over.
+/// Parses the settings of one command. A setting that is unset gets its value from the daemon of a cluster, when the
+/// setting is one that `--settings-from` takes over.
 pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -146,7 +146,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// Returns the variable of ours whose name is near to this unknown name with our prefix.
+/// Returns the variable of ours for which `name` is probably a misspelling. `None` when `name` is itself a variable of
+/// ours, does not begin with `HCLOUD_` or `ROBOT_`, or is near to no variable of ours.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();

@@ -11,7 +11,7 @@ pub struct Setting {
     /// The long flags without their dashes. The first one is preferred, the others are its aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
-    /// The variables. The first one that is set and not empty counts.
+    /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: Kind,
     /// The default, written and read like the value of a flag.
@@ -25,7 +25,8 @@ pub struct Setting {
     pub secret: bool,
     /// Whether `--help` and `ccm help settings` leave the setting out.
     pub hidden: bool,
-    /// Whether `--settings-from` never takes the setting over, because the person who runs the command decides.
+    /// Whether `--settings-from` never takes the setting over, because the person who runs the command
+    /// decides about it.
     pub own: bool,
 }
 
@@ -52,22 +53,23 @@ pub enum Variable {
     Older(VariableName),
 }
 
-/// The form of a value. It decides how flags are read and what help calls the value. The function that the table names
-/// reads the value itself.
+/// The form of a value. It decides how the parser reads flags, and which placeholder help prints for the value. The
+/// value itself is parsed by the function in the setting's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A Go boolean. A flag without a value is true and never takes the next word.
     Boolean,
-    /// Any text, with a word for what the text names.
+    /// Any text. The word in the variant says what the text names, e.g. `NAMESPACE`, and help prints this word.
     Text(&'static str),
     /// A Go duration: `300ms`, `1m30s`, `1.5h`.
     Duration,
     /// A whole number.
     Integer,
-    /// A number.
+    /// A number, which may have a fraction.
     Number,
     Choice(&'static [&'static str]),
-    /// A list separated by commas, with a word for what its items name. The flag may be given several times.
+    /// A list separated by commas. The word in the variant says what an item names, e.g. `CIDR`. The flag may be
+    /// given several times.
     List(&'static str),
     Path,
     Url,
@@ -110,7 +112,7 @@ named! {
     }
 }
 
-/// Examples of values, by what a text names.
+/// Examples of values, by the word of [`Kind::Text`] or [`Kind::List`].
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
@@ -150,7 +152,7 @@ impl Setting {
         }
     }
 
-    /// Returns a setting with the values that rows leave out.
+    /// Returns a setting with default values for the fields that rows leave out.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -245,7 +247,7 @@ impl Variable {
 }
 
 impl Kind {
-    /// Returns what help writes for the value.
+    /// Returns the placeholder that help prints for the value, e.g. `DURATION`.
     pub fn value_name(self) -> String {
         match self {
             Kind::Boolean => "true|false".to_owned(),
@@ -262,7 +264,7 @@ impl Kind {
 }
 
 impl Command {
-    /// Whether this is a person's command that writes, unless it is a dry run.
+    /// Whether a person runs this command and it writes, unless it is a dry run.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

@@ -86,7 +86,8 @@ macro_rules! settings {
         /// All settings with their types. A setting that the command does not take has its default.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            /// The defaults for Services without the annotation.
+            /// The settings `HCLOUD_LOAD_BALANCERS_*`, which are mainly defaults for Services without
+            /// the corresponding annotation.
             pub load_balancers: LoadBalancerDefaults,
             $($($(pub $field: Sourced<$type>,)?)*)*
         }
@@ -188,7 +189,7 @@ settings! {
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     }
 
-    // Zero means that every decision requests a new list.
+    // A maximum age of zero means that every decision requests a new list of servers.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         kind: Kind::Duration,
@@ -228,7 +229,7 @@ settings! {
         help: "Base URL of the Robot web service.",
     }
 
-    // The value is never 0, because 0 means the default.
+    // The value is never 0, because the parser replaces 0 by the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
         kind: Kind::Duration,
         default: Some("5m"),
@@ -476,7 +477,7 @@ settings! {
                at most (ccm status shows how often).",
     }
 
-    // The number is at least 1.
+    // This number of concurrent syncs is at least 1.
     CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
         flags: &["concurrent-node-syncs"],
         kind: Kind::Integer,
@@ -486,7 +487,7 @@ settings! {
         commands: &[Run, NodeSync, RouteSync],
     }
 
-    // The number is at least 1.
+    // This number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: Kind::Integer,
@@ -562,7 +563,7 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // This duration and the next two fit together when `leader_elect` is true.
+    // The lease duration, the renew deadline and the retry period fit together when `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: Kind::Duration,
@@ -636,7 +637,7 @@ settings! {
         commands: LOAD_BALANCERS,
     }
 
-    // The flag excludes `namespace`.
+    // The flag is refused together with `namespace`.
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
@@ -667,7 +668,7 @@ settings! {
         commands: LISTS,
     }
 
-    // The flag excludes the formats JSON and YAML.
+    // The flag is refused together with the formats JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
@@ -686,7 +687,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // The format `Name` is only for lists.
+    // The format `Name` is refused for commands that are not lists.
     OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),

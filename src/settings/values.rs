@@ -37,14 +37,14 @@ pub enum Output {
     #[default]
     Table,
     Wide,
-    /// Only the names.
+    /// The names of the objects, and nothing else.
     Name,
     Json,
     Yaml,
 }
 
 named! {
-    /// A controller. Its name here is its alias.
+    /// A controller. The names here are Kubernetes' aliases, e.g. `cloud-node` for `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -156,8 +156,8 @@ pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
     }
 }
 
-/// Parses the factor on every wait. A factor has a limit, because with a larger one some moments would lie beyond the
-/// end of the clock.
+/// Parses the factor by which every wait is multiplied. The factor has an upper limit, because a larger factor would
+/// put some moments beyond the end of the clock.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
@@ -201,7 +201,7 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes of which a server may set single labels, each listed by its whole key.
+/// The domains of Kubernetes with labels that a server may set. Each of these labels must be listed by its whole key.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,
@@ -243,7 +243,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
 /// The longest wait for the Robot web service. After this time every limit of the web service is full again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses a wait. 0 means unset, as in hcloud-cloud-controller-manager.
+/// Parses the wait after the Robot web service reported its rate limit. 0 means unset,
+/// as in hcloud-cloud-controller-manager.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))
@@ -329,8 +330,8 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text looks like a token that was written where the path of its file belongs. A message must not repeat
-/// such a text. A path of that length has a slash or a dot.
+/// Whether a text looks like a token that was written in place of the path of its file. A message must not repeat such
+/// a text. A real path of this length contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())
 }

@@ -23,7 +23,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| too_long())
 }
 
-/// Parses the interval of polls, which has a shortest value.
+/// Parses an interval between polls, and refuses an interval shorter than `SHORTEST_INTERVAL`.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => {
@@ -84,7 +84,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // A number with more digits is too large in every unit. A number of 20 digits times an hour fits into the u128.
+    // A number with more than 20 digits is too large in every unit. A number of 20 digits in hours fits into the u128.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }

@@ -124,7 +124,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let values = values.collect::<Result<_, String>>()?;
         return made(key, Wanted::OneOf(values), word == "notin");
     }
-    // The longer signs come first, because `!=` holds a `=`.
+    // The longer operators come first, because `!=` contains `=`.
     for sign in ["!=", "==", "=", ">", "<"] {
         let Some((key, right)) = text.split_once(sign) else {
             continue;

@@ -10,7 +10,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// Returns several lines of our own with such characters replaced. The ends of the lines stay.
+/// Escapes the same characters as [`one_line`] in a text of several lines that is our own. The ends of the lines stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_obeyed(c))
 }
@@ -50,7 +50,8 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// How many characters of a quoted value are shown: some more than a host name may have.
+/// The number of characters of a quoted value that are shown. It is somewhat larger than the length of the
+/// longest host name.
 const QUOTED_AT_MOST: usize = 300;
 
 /// Returns the text in quotes, with control characters escaped. A long text is cut, and its length is added.

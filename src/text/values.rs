@@ -31,7 +31,7 @@ pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
 
 /// Whether the text is a DNS subdomain as Kubernetes accepts it, RFC 1123.
 pub fn is_subdomain(text: &str) -> bool {
-    // Its parts may be longer than a label, because Kubernetes measures only the whole.
+    // The parts of a subdomain may be longer than a label, because Kubernetes limits only the length of the whole.
     text.len() <= 253 && text.split('.').all(has_label_form)
 }
 
