@@ -284,7 +284,7 @@ pub fn exposition() -> String {
 /// Linux still runs on.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Notes that the process begins now.
+/// Records the present time as the start of the process.
 pub fn begin() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     PROCESS_START.set(&[], now.unwrap_or_default().as_secs_f64().floor());
@@ -304,8 +304,8 @@ fn read_process() {
     }
 }
 
-/// Returns the processor time in user and kernel mode, which is the 14th and 15th field. The second field, the
-/// program's name in parentheses, may hold any text.
+/// Returns the processor time in user mode and in kernel mode together, from the 14th and 15th field of
+/// `/proc/self/stat`. The second field, the program's name in parentheses, may hold any text.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

@@ -54,10 +54,10 @@ pub trait Surroundings {
     /// Returns the environment variables of the process that is at work.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Takes the text that the process writes to stderr or to stdout.
+    /// Receives the text that the process writes to stderr or to stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Takes the logger of the process.
+    /// Receives the logger of the process.
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Takes over a thread of the process. `work` is called again and again, each time after the pause that the last
@@ -284,10 +284,11 @@ pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 /// A moment, as both clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The program's time. This clock never steps, and stands still while a virtual machine is suspended.
+    /// The program's time, from the monotonic clock. This clock never jumps, and stands still while a virtual
+    /// machine is suspended.
     pub monotonic: Instant,
-    /// The time of the wall clock. It says how long a suspension was once the clock is set again, but may
-    /// be set to anything.
+    /// The time of the wall clock. After a suspension, once this clock is set again, it shows how long the suspension
+    /// was. But it may be set to any time.
     pub wall: SystemTime,
 }
 

@@ -75,7 +75,7 @@ impl Description {
         Description(vec![Part { verb, noun: noun.into(), detail: detail.into() }])
     }
 
-    /// Describes a value that is set, changed or removed.
+    /// Describes a write that sets, changes or removes a value.
     pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
         match (have, want) {
             (None, Some(want)) => Description::new(Verb::Set, name, format!(" to {want}")),
@@ -124,7 +124,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Joins descriptions. The parts keep their order.
+/// Joins several descriptions into one, with all of their parts in order.
 impl FromIterator<Description> for Description {
     fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
         Description(all.into_iter().flat_map(|one| one.0).collect())

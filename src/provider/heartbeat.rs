@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The time when a thread was last heard of.
+/// The time of a thread's last sign of life.
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// The last beat, or the end of an announced pause, in milliseconds since `begun`.
+    /// The time of the last beat, or of the end of an announced pause, in milliseconds since `begun`.
     heard_until: AtomicU64,
 }
 

@@ -56,8 +56,8 @@ pub trait LoadBalancers: Actions {
 
 /// Actions: changes that run in the cloud after they were requested.
 pub trait Actions: Send + Sync {
-    /// Asks once for all of these actions. Returns the actions that have ended, each with its result.
-    /// The others still run.
+    /// Asks the cloud once about all of these actions. Returns the result of each action that has ended. The other
+    /// actions still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 
     /// Whether it is worth waiting for actions, see [`Gate::may_wait`](super::gate::Gate::may_wait).
@@ -150,8 +150,7 @@ pub struct Needs {
 
 /// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
-    /// Makes the change. A failed change is never repeated as it is. After an error the caller reads the
-    /// present state again.
+    /// Makes the change once, without a retry. After an error the caller reads the present state again.
     fn apply(&self) -> Result<Applied, Error>;
 
     /// Returns the kind of the change, for the events.
@@ -222,7 +221,7 @@ pub struct LoadBalancerPlan {
     /// label of its group. It is false when there is no load balancer, or when only its name or the label `adopt` says
     /// that it is the Service's.
     pub carries_uid: bool,
-    /// Every field with its present value, its desired value, and what asks for the desired value.
+    /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
     /// The findings for people. A part of the Service that is refused has its finding here too, while the rest of the
     /// Service is synced.
@@ -261,8 +260,8 @@ pub enum Then {
     /// Nothing follows, because everything is as it should be.
     #[default]
     Done,
-    /// The Service is planned again soon, although nothing failed, because a part waits for something in the cloud that
-    /// the executor does not wait for.
+    /// The Service is planned again soon, although nothing failed, because a part of it waits for something in the
+    /// cloud for which the executor does not wait.
     Again,
     /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
@@ -630,12 +629,12 @@ pub struct Orphan {
     /// The UID of the Service for which the load balancer was made, or the group when several Services shared
     /// the load balancer.
     pub service_uid: String,
-    /// Whether the Service exists, is of another type, and has no finalizer.
+    /// Whether the Service still exists. It is then of another type and has no finalizer.
     pub service_exists: bool,
     /// The change that deletes the load balancer. `None` when the load balancer stays, see `stays`. The load balancer
     /// is read again before the change is made, and must not have changed.
     pub removal: Option<Box<dyn Change>>,
-    /// The reason why the load balancer is not deleted, whoever asks for it.
+    /// The reason why this program does not delete the load balancer, whoever asks for it. `None` when it may do so.
     pub stays: Option<String>,
 }
 
@@ -792,8 +791,8 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service has a port on the load balancer. On a load balancer of one Service each
-    /// port is the Service's.
+    /// Whether the Service has a port on the load balancer. When no port has an owner, as on a load balancer of one
+    /// Service, every port belongs to the Service.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|one| one.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)

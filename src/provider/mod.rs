@@ -84,8 +84,8 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Reads once the data that every later call needs, e.g. the private network that the settings name. Called before
-    /// the lists that need this data, until it succeeds. A call after that costs nothing.
+    /// Reads once the data that every later call needs, e.g. the private network that the settings name. The caller
+    /// calls this method before it reads lists that need the data, until a call succeeds. Later calls cost nothing.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -46,8 +46,8 @@ impl NodeAddress {
     }
 }
 
-/// Reads one IP, or an IPv4 and an IPv6 joined by a comma. Returns `None` for any other text, and when
-/// an address is unspecified.
+/// Parses one IP address, or an IPv4 and an IPv6 address with a comma between them. Returns `None` for any other text,
+/// and when an address is unspecified, e.g. `0.0.0.0`.
 pub fn one_ip_or_two(text: &str) -> Option<Vec<IpAddr>> {
     let ips = text.split(',').map(|part| part.trim().parse().ok());
     let ips: Vec<IpAddr> = ips.collect::<Option<_>>()?;

@@ -84,7 +84,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// A value that the API did not have when this was written.
+        /// A value that the API did not have when this program was written.
         #[serde(other)]
         Unknown = "unknown",
     }
@@ -106,7 +106,7 @@ named! {
 pub struct Labels(pub BTreeMap<String, String>);
 
 impl Labels {
-    /// How many labels are accepted. A tenant writes the labels, and each list of load balancers repeats them.
+    /// How many labels are accepted. A tenant may write the labels, and every list of load balancers contains them.
     const AT_MOST: usize = 32;
 
     /// The prefixes of labels that name the owner of a load balancer. The last prefix is the cloud's own.

@@ -16,8 +16,8 @@ pub trait Routes: Actions {
     /// Returns the network with all of its routes: a complete list, or an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
-    /// Returns the write that makes this change. The write adds or deletes exactly this route. A route that does not
-    /// exist counts as deleted.
+    /// Returns the write that makes this change. The write adds or deletes exactly this route. To delete a route that
+    /// does not exist is no error.
     fn change(&self, change: RouteChange) -> Box<dyn Change>;
 }
 
@@ -31,7 +31,8 @@ pub struct Network {
     /// The ranges in which the network's servers have their addresses. No route may lead into one of these ranges.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,
-    /// How many routes have a form that we don't know. They count against the limit, and are not used otherwise.
+    /// How many routes have a form that this program does not know. They count towards the limit of routes, and have
+    /// no other effect.
     pub other_routes: usize,
     pub routes_at_most: usize,
 }

@@ -98,7 +98,7 @@ pub struct OfferedNode {
 /// The entry of one server in the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// No list was read.
+    /// No list of servers was read.
     #[default]
     Unknown,
     /// The list is complete, and does not have the server.
@@ -107,7 +107,7 @@ pub enum Reach {
         /// than the list.
         is_certain: bool,
     },
-    /// The server exists. It can be reached by its public IPv4, when it has one, and in these networks.
+    /// The server exists. It can be reached by its public IPv4 address, if any, and by its addresses in these networks.
     By {
         has_public_ipv4: bool,
         /// The numbers of the private networks in which the server has an address.
@@ -115,7 +115,7 @@ pub enum Reach {
     },
 }
 
-/// A certificate with its chain and its key. They fit each other, and the certificate is valid now.
+/// A certificate with its chain and its private key. The key fits the certificate, and the certificate is valid now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
     /// The chain as PEM. The server's own certificate comes first.
@@ -143,7 +143,8 @@ pub struct Cluster {
     /// The UID of the cluster's Service `default/kubernetes` as it was first seen. It distinguishes two clusters in one
     /// project. Empty when the UID is not known. Then nothing is created or deleted.
     pub uid: String,
-    /// Other UIDs that this Service had. Objects that were made under one of these UIDs belong to this cluster.
+    /// Other UIDs that the Service `default/kubernetes` had earlier. Objects that were made under one of these UIDs
+    /// belong to this cluster.
     pub former_uids: Vec<String>,
     /// `--cluster-name`, for people only.
     pub name: String,
@@ -163,7 +164,7 @@ pub struct Cluster {
     /// The addresses of `dedicated` that the cloud itself names. The others were written by kubelets, which may write
     /// any address, so that no target is removed because of them.
     pub proven: HashSet<IpAddr>,
-    /// The nodes with a provider ID that is not ours, and that provider ID.
+    /// The names of the nodes with a provider ID that is not ours, each with this provider ID.
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services name.
     pub tls_secrets: TlsSecrets,
@@ -270,7 +271,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Reads a protocol. A protocol that is unset or unknown here is TCP.
+/// Parses the name of a protocol. A protocol that is unset or unknown here is TCP.
 impl From<String> for Protocol {
     fn from(name: String) -> Protocol {
         match name.as_str() {

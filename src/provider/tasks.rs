@@ -43,7 +43,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         Tasks { place, open: Cell::new(0) }
     }
 
-    /// Returns how many results are still to come.
+    /// Returns how many results were not fetched yet.
     pub fn open(&self) -> usize {
         self.open.get()
     }

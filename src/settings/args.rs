@@ -86,7 +86,7 @@ enum Known {
 }
 
 impl ArgsParser {
-    /// Reads one flag or word. Returns false at the end.
+    /// Reads the next flag or word. Returns false at the end of the command line.
     fn step(&mut self) -> bool {
         if self.ends_flags() || self.has_one_dash() {
             return true;
@@ -251,7 +251,8 @@ impl ArgsParser {
         }
     }
 
-    /// Skips the value behind `=`. Without `=` and with `next`, skips the next word, unless the next word is a flag.
+    /// Skips the value after `=`. When there is no `=` and `next` is true, skips the next word, unless this word
+    /// is a flag.
     fn drop_value(&mut self, next: bool) {
         if self.parser.optional_value().is_none()
             && next

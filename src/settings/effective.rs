@@ -91,7 +91,7 @@ pub(super) struct Candidate {
     source: Source,
     /// Whether the text was on our own command line.
     is_usage: bool,
-    /// The variable and the path of the file in which the text was.
+    /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
     file: Option<(&'static str, PathBuf)>,
 }
 
@@ -239,7 +239,7 @@ impl Candidate {
     }
 }
 
-/// Parses the text of a candidate, and ignores where the text comes from.
+/// Returns a parser for candidates that parses only the text, and ignores where the text comes from.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {
@@ -337,7 +337,8 @@ impl DaemonSettings {
     }
 }
 
-/// Returns the values of a setting's flags, in the order given. A list flag adds to the earlier ones.
+/// Returns the values of a setting's flags, in the order given. When a list flag is given several times, its values are
+/// joined into one list.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {

@@ -4,8 +4,8 @@ use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
 use crate::text::one_of;
 
-/// Returns the settings of one command, each with its text in one line below it. The usage line above the settings is
-/// the command's own.
+/// Returns the help text for the settings of one command, in which each setting has its explanation in one line below
+/// it. The command itself adds the usage line above the settings.
 pub fn help(command: Command) -> String {
     let mut text = String::new();
     for group in Group::ALL {

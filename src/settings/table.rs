@@ -1,4 +1,4 @@
-//! The table of settings. Each setting is one row, and the rows have the order in which people read about them.
+//! The table of settings. Each setting is one row, and the rows are in the order in which help prints them.
 //!
 //! A row has the texts that people see, the field of [`Settings`] with its type, and the function that reads the value.
 //! Defaults of load balancers are fields of `provider::LoadBalancerDefaults`.
@@ -80,7 +80,7 @@ macro_rules! settings {
     )*) => {
         $($(pub static $name: Setting = Setting { $($row)* ..base!($named_by $name $group, $commands) };)*)*
 
-        /// Every setting, in the order in which people read about the settings.
+        /// Every setting, in the order in which help prints the settings.
         pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
 
         /// All settings with their types. A setting that the command does not take has its default.
@@ -229,7 +229,7 @@ settings! {
         help: "Base URL of the Robot web service.",
     }
 
-    // The value is never 0, because the parser replaces 0 by the default.
+    // The value is never 0, because the parser replaces 0 with the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
         kind: Kind::Duration,
         default: Some("5m"),

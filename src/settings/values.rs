@@ -183,7 +183,7 @@ pub(super) fn class(text: &str) -> Result<String, String> {
     text_if(is_label_key, text, form)
 }
 
-/// Returns a parser for which an empty text counts as unset.
+/// Returns a parser that reads an empty text as an unset value.
 pub(super) fn unless_empty<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {
