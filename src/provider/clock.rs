@@ -93,7 +93,7 @@ fn simulation() -> Option<Rc<dyn Simulation>> {
     own.ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation. No other thread runs in a simulation.
+/// Whether the calling thread is in a simulation. Everything in a simulation runs in one thread.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The urgency of a call: who waits for the answer. While the API's budget is short, the less urgent calls, which come
-/// first here, are put off first.
+/// The urgency of a call, which depends on who waits for the answer. When the API's budget is short, less urgent calls
+/// are put off first. The variants are in ascending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A refresh of cached data. Nothing waits for the answer.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// What is wrong. When one sentence can say both, the message also says what to do about the problem.
+    /// The problem. When one sentence is enough for both, the message also says what to do about the problem.
     pub message: String,
     /// What to do about the problem of this object, with the object's own names in commands. `None` when there is
     /// nothing to do, or when the message says it.

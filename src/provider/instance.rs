@@ -73,7 +73,7 @@ pub trait Dedicated: Send + Sync {
     /// login had been refused.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Returns until when no login is tried, because one was refused.
+    /// Returns the time until which no login is tried, because a login was refused.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 

@@ -181,8 +181,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the change removes a target, and no target would be left unless one was added before. The change is not
-    /// made when every addition before it was refused.
+    /// Whether the change removes the last target, unless another target is added first. The change is not made when
+    /// every addition before it was refused.
     fn needs_another_first(&self) -> bool {
         false
     }
@@ -710,8 +710,8 @@ impl Target {
 }
 
 named! {
-    /// The health of a load balancer's targets. When some targets were checked, targets that were not checked
-    /// yet do not count.
+    /// The health of a load balancer's targets. Once some targets were checked, targets that were not checked
+    /// yet are ignored.
     BalancerHealth {
         /// No target that was checked is unhealthy.
         All = "all",

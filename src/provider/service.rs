@@ -180,7 +180,8 @@ pub struct UntouchedService {
     pub is_unread: bool,
 }
 
-/// The Services that use load balancers together, with an index, so that no plan looks at the groups of others.
+/// The groups of Services that share load balancers, with an index by UID, so that a plan need not look
+/// at other groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.

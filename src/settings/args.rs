@@ -20,7 +20,7 @@ const NAMED_AT_MOST: usize = 4;
 /// A parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct Args {
-    /// The flags in the order given. A flag may be there several times.
+    /// The flags in the order given. The same flag may occur several times.
     pub(super) flags: Vec<Flag>,
     pub(super) words: Vec<String>,
     pub(super) help: bool,

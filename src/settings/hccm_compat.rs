@@ -1,4 +1,4 @@
-//! The flags and variables of hcloud-cloud-controller-manager, because its Deployment must work with our image in it.
+//! The flags and variables of hcloud-cloud-controller-manager, because its Deployment must also work with our image.
 //!
 //! A flag or variable that has no effect here is accepted, and logged once as ignored.
 

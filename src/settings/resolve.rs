@@ -159,8 +159,8 @@ fn meant(name: &str) -> Option<&'static str> {
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that no API is reached without TLS on another machine, unless this is allowed. An address that is not allowed
-/// is not used. Profile `hcloud` only warns.
+/// Checks that no API on another machine is reached without TLS, unless this is allowed. A refused address is replaced
+/// with the default. Profile `hcloud` only warns.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,

@@ -270,8 +270,8 @@ impl Command {
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)
     }
 
-    /// Whether the command reads the arguments of the daemon, which may be those of hcloud-cloud-controller-manager:
-    /// its flags are accepted, and words that are no flags are not.
+    /// Whether the command reads the daemon's arguments, which may be those of hcloud-cloud-controller-manager. Such a
+    /// command accepts that program's flags, and refuses words that are no flags.
     pub(super) fn reads_daemon_arguments(self) -> bool {
         use Command::{Config, Doctor, Run, Status};
         matches!(self, Run | Config | Doctor | Status)

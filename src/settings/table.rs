@@ -108,7 +108,7 @@ macro_rules! settings {
 settings! {
     (Group::Hetzner, Command::ALL, by variable)
 
-    // The token is required. It is `None` only together with a `Problem`.
+    // All commands except `lint` require the token. If it is `None` for such a command, a `Problem` reports this.
     HCLOUD_TOKEN token: Option<SecretSource> = token => {
         variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: Kind::Text("TOKEN"),

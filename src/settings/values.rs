@@ -120,7 +120,7 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     text_if(is_name, text, form)
 }
 
-/// Parses the ranges of the pods' addresses: ranges of IPv4 and IPv6, given together.
+/// Parses the ranges of the pods' addresses. One list may have both IPv4 and IPv6 ranges.
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let read = |word: &str| match word.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == 0 => {
