@@ -14,21 +14,25 @@
 //! | [`http`] | one blocking JSON client for both APIs; redacts secrets | the objects of either API |
 //! | [`metrics`] | the metrics of `/metrics` | what is counted |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how values are written: durations, booleans, label selectors, near misses; what a line of output may hold | what a value is for |
+//! | [`text`] | how values are written (durations, booleans, label selectors), the nearest known word for a misspelt one, and what a line of output may hold | what a value is for |
 //!
 //! `src/help` has no Rust: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints,
 //! `src/help/completions` the scripts for shells; all are embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
-//! A test reads the `crate::` paths and keeps the arrows in one direction (`ARROWS` in `tests/plan/architecture.rs`):
-//! `main → cli → {daemon, controllers, cache, hetzner, kube, http, settings, text}`,
-//! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
-//! `kube → {provider, http, text}`, `settings → {provider, http, text}`, `http → {provider, text}`, `provider → text`;
-//! `daemon` reads and writes the Lease with `kube`. All but `text` and `metrics` may use `provider`: the gate that
-//! every
-//! write passes, the heartbeat of a thread, and the clock are part of the contract. What counts uses `metrics`. Who needs the
-//! time, a wait or randomness asks `provider::clock`, and who needs a variable or prints asks `provider::process`: on the
-//! simulated machine (`tests/common/machine.rs`) they are the simulation's.
+//! A test reads the `crate::` paths and checks the arrows between modules (`ARROWS` in `tests/plan/architecture.rs`):
+//!
+//! - `main → cli → {daemon, controllers, cache, hetzner, kube, http, settings, text}`
+//! - `daemon → controllers → cache → {provider, kube}`; `daemon` also reads and writes the Lease with `kube`
+//! - `controllers → text`
+//! - `hetzner`, `kube` and `settings → {provider, http, text}`
+//! - `http → {provider, text}`
+//! - `provider → text`
+//!
+//! All modules but `text` and `metrics` may use `provider`, because the gate that every write passes, the heartbeat of
+//! a thread, and the clock are parts of the contract. Modules that count something use `metrics`. Code that needs the
+//! time, a wait or randomness asks `provider::clock`, and code that reads a variable or prints asks
+//! `provider::process`. On the simulated machine (`tests/common/machine.rs`) the simulation answers.
 //!
 //! Where to look when it is not obvious:
 //!
@@ -37,49 +41,47 @@
 //! | a panic in a thread | `cli/mod.rs` |
 //! | width and colour of a terminal, what is redrawn | `cli/terminal.rs` |
 //! | help in the terminal's width | `cli/topics.rs` |
-//! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
+//! | what the process waits for is noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | the name of a setting's variable, as messages print it | `provider/variables.rs` |
 //! | secrets are redacted | `http/secret.rs` |
-//! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads just before it; `controllers/service/orphans.rs` for those without a Service |
-//! | whose a port, target or setting of a load balancer is | `hetzner/load_balancers/ownership/group.rs` |
-//! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `parser.rs` beside it adds its name |
-//! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
+//! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads again just before the deletion; `controllers/service/orphans.rs` deletes load balancers without a Service |
+//! | who owns a port, a target or a setting of a load balancer | `hetzner/load_balancers/ownership/group.rs` |
+//! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `annotations/parser.rs` adds the name of the annotation |
+//! | a finding becomes log line, event, metric | `controllers/report.rs`; `kube/recorder.rs` decides whether it is reported again |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
-//! | how old a list may be that a plan rests on | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
+//! | how old the lists may be on which a plan is based | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
 //! | when a Service is planned, and why | `controllers/service/agenda.rs` |
 //! | a write to a node | `controllers/node_writes.rs`, for all controllers |
 //! | how many objects changed or failed | `Report` in `controllers/controller.rs`: every count follows from what came of each object |
 //! | an interval is passed on | `cli/wire.rs` |
 //! | how long a second lasts in a test over sockets | `provider/clock.rs` |
-//! | a daemon without a process, for tests | `cli/simulated.rs`; its threads: `daemon/stop.rs` (`repeat`) |
+//! | a daemon without a process of its own, for tests | `cli/simulated.rs`; `daemon/stop.rs` (`repeat`) for the threads of the daemon |
 //! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a node is planned again in `controllers/node_writes.rs`, a Service in `controllers/service/sync.rs` |
 //!
 //! # The shape of a controller
 //!
-//! Its parts: `observe` reads, `plan` decides and is pure, `apply` (or `sync`, with the executor) writes. The daemon's
-//! tick,
-//! `run --once`, `sync`, `--dry-run` and `inspect` call the same functions. State is in the two APIs only: a
-//! process that is killed between any two writes and started again reaches the same end.
+//! In a controller, `observe` reads, `plan` decides and is pure, and `apply` (or `sync`, with the executor) writes. The
+//! daemon's tick, `run --once`, `sync`, `--dry-run` and `inspect` call the same functions. State is in the two APIs
+//! only: a process that is killed between any two writes and started again reaches the same end.
 //!
 //! # Glossary
 //!
 //! | term | meaning |
 //! |---|---|
-//! | *action* | a change that Hetzner carries out after it was requested; it has a number and an end |
-//! | *adopted*, *released* | an existing load balancer became a Service's; it stays, and is not a Service's any more |
-//! | *execution* | the ordered changes of one object that are being made |
-//! | *external* | a load balancer that another owner made, and on which Services have ports |
-//! | *finding* | something a plan reports about an object; it becomes a log line, an event and a metric |
-//! | *gate* | the question before each write: does the lease still fit, is the process to end, is it a dry run |
-//! | *group* | Services that share one load balancer |
-//! | *kept* | a load balancer that stays without a Service, because its Service asked for that |
-//! | *left alone* | a Service that is not ours, by class or labels: nothing of it or of its load balancer is changed |
-//! | *offered node* | a node that may become a target |
-//! | *orphan* | a load balancer of this cluster whose Service does not exist |
-//! | *profile* | whose provider IDs and labels are written: `ccm-from-scratch` or `hcloud` |
-//! | *tick* | one run of a controller, at its interval |
+//! | *adopted*, *released* | An adopted load balancer existed before and now belongs to a Service. A released one stays in the cloud and belongs to no Service any more. |
+//! | *execution* | The ordered changes of one object that are being made. |
+//! | *external* | A load balancer that another owner made, and on which Services have ports. |
+//! | *finding* | Something that a plan reports about an object. A finding becomes a log line, an event and a metric. |
+//! | *gate* | The check before each write: whether the daemon still holds the Lease, whether the process must end, and whether this is a dry run. |
+//! | *group* | The Services that share one load balancer. |
+//! | *kept* | A load balancer that stays without a Service, because its Service asked for that. |
+//! | *left alone* | A Service that is not ours, by its class or labels. Nothing of the Service or of its load balancer is changed. |
+//! | *offered node* | A node that may become a target. |
+//! | *orphan* | A load balancer of this cluster whose Service does not exist. |
+//! | *profile* | `ccm-from-scratch` or `hcloud`: which program's provider IDs and labels are written. |
+//! | *tick* | One run of a controller. Ticks follow each other at the controller's interval. |
 
 pub mod cache;
 pub mod cli;

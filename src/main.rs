@@ -1,4 +1,4 @@
-//! Parse, dispatch, exit code: nothing else.
+//! The program: it passes its arguments to the library, which returns the exit code.
 
 use std::process::ExitCode;
 

@@ -1,30 +1,30 @@
-//! What is counted and measured, for `/metrics`: the figures, and their text for Prometheus.
+//! The metrics of `/metrics`: what the program counts and measures, and the text for Prometheus.
 //!
-//! Every module may use it, and it uses no other: each counts what it does, and
-//! the health server asks for [`exposition`]. The figures live as long as the process; nothing
-//! is decided by them.
+//! Every module may use this module, and it uses no other one. Each module counts what it does, and the health server
+//! asks for [`exposition`]. The figures live as long as the process. Nothing is decided by them.
 //!
-//! A label's values come from our own words, from path templates or from short lists that an
-//! API can't lengthen: never from the name of an object. Beyond [`SERIES_AT_MOST`] of one
-//! metric everything counts as `other`, so that a mistake in that costs no memory.
-//! The table has every metric (name, labels, help); that of `src/help/metrics.md` is made from it.
+//! The values of labels come from our own words, from path templates or from short lists that an API can't lengthen,
+//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, everything
+//! else counts as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every metric with its name,
+//! labels and help. The table in `src/help/metrics.md` is made from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Each row becomes a static of its name, and [`TABLE`] lists them in this order.
+/// Turns each row into a static of that name, and lists the statics in [`TABLE`] in this order.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $static:ident: $kind:ident $name:literal $labels:tt, $help:literal;)*) => {
         $($(#[$doc])* pub static $static: Metric = Metric::new(Kind::$kind, $name, &$labels, $help);)*
 
-        /// In the order in which they are exposed.
+        /// All metrics, in the order in which they are exposed.
         pub static TABLE: &[&Metric] = &[$(&$static),*];
     };
 }
 
 metrics! {
-    /// With the names and labels of hcloud-go, so that dashboards made for it go on working.
+    /// The metrics of the Hetzner Cloud API have the names and labels of hcloud-go, so that dashboards for
+    /// hcloud-go go on working.
     HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"],
         "Answers of the Hetzner Cloud API by method, path with IDs as -, and HTTP status.";
 
@@ -40,7 +40,7 @@ metrics! {
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [],
         "Calls left of that limit, from the last answer; one is added each second.";
 
-    /// With the labels of the Cloud's.
+    /// The metrics of Robot have the labels of the metrics of the Hetzner Cloud API.
     ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"],
         "Answers of the Robot web service by method, path with numbers as -, and HTTP status.";
 
@@ -50,7 +50,7 @@ metrics! {
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
         "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; fewer than the web service takes.";
 
-    /// A time and not the time left: it stays right between two calls.
+    /// The metric is a point in time, not the time that is left, because a point in time stays right between two calls.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
         "When calls of the Robot web service go on, in seconds since 1970, by what stopped them: login (credentials were refused), rate_limit. 0: nothing did.";
 
@@ -78,7 +78,7 @@ metrics! {
     EVENTS: Counter "ccm_events_total" ["result"],
         "Events by result: written, failed (the API server did not take it), dropped (more than are written).";
 
-    /// A node is in one state: the first of these that holds.
+    /// Each node is counted in one state only, which is the first state in the help text that fits.
     NODES: Gauge "ccm_nodes" ["state"],
         "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialized, shutdown (its server is off), ready, not_ready.";
 
@@ -94,7 +94,8 @@ metrics! {
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
         "When that was read, in seconds since 1970.";
 
-    /// Not for each: labels never have names of objects, and one that is replaced would stay.
+    /// There is one figure for all certificates, because labels never hold names of objects, and the series of a
+    /// certificate that was replaced would stay.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
         "When the first of the certificates expires that load balancers of Services show, in seconds since 1970, as of the last read; 0: none is known.";
 
@@ -117,37 +118,38 @@ metrics! {
         "Memory in use, in bytes.";
 }
 
-/// Combinations of label values that one metric keeps.
+/// How many combinations of label values one metric keeps.
 pub const SERIES_AT_MOST: usize = 400;
 
-/// Upper bounds of a histogram's buckets, in seconds: those that Prometheus' own clients have.
+/// The upper bounds of a histogram's buckets, in seconds: the defaults of Prometheus' own clients.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// One figure, or one for each combination of its labels' values.
+/// A metric: one figure, or one figure for each combination of the values of its labels.
 pub struct Metric {
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
-    /// One sentence, with the unit.
+    /// One sentence that describes the metric and names its unit.
     pub help: &'static str,
     series: Mutex<Vec<Series>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A figure that only grows.
     Counter,
     Gauge,
-    /// Of seconds.
+    /// A distribution of durations, in seconds.
     Histogram,
 }
 
 struct Series {
-    /// As they stand between the braces: `method="get",code="200"`.
+    /// The labels as they stand between the braces, e.g. `method="get",code="200"`.
     labels: String,
-    /// Of a histogram: the sum.
+    /// The value; for a histogram, the sum of all durations.
     value: f64,
-    /// Of a histogram: how many fell into each bucket, and beyond the last. Empty for the others.
+    /// The number of durations in each bucket of a histogram. The last number counts the durations beyond the last
+    /// bucket. Empty for counters and gauges.
     buckets: Vec<u64>,
 }
 
@@ -161,12 +163,12 @@ impl Metric {
         Metric { name, kind, labels, help, series: Mutex::new(Vec::new()) }
     }
 
-    /// Counts one more. `values` are those of the labels, in their order.
+    /// Adds one to a counter. `values` are the values of the labels, in the order of the labels.
     pub fn count(&self, values: &[&str]) {
         self.add(values, 1.0);
     }
 
-    /// Adds to a counter or a gauge; zero makes it known.
+    /// Adds to a counter or a gauge. Adding zero creates the series, so that the metric is exposed.
     pub fn add(&self, values: &[&str], amount: f64) {
         self.change(values, &|series| series.value += amount);
     }
@@ -175,7 +177,7 @@ impl Metric {
         self.change(values, &|series| series.value = value);
     }
 
-    /// Into a histogram.
+    /// Counts a duration in a histogram.
     pub fn observe(&self, values: &[&str], time: Duration) {
         let seconds = time.as_secs_f64();
         let bucket = BUCKETS.iter().position(|bound| seconds <= *bound);
@@ -204,7 +206,7 @@ impl Metric {
         }
     }
 
-    /// A value that is missing is `other`.
+    /// Returns the labels as they stand between the braces. A missing value becomes `other`.
     fn labels_of(&self, values: &[&str]) -> String {
         let pairs = self.labels.iter().enumerate().map(|(place, label)| {
             let value = values.get(place).unwrap_or(&"other");
@@ -243,7 +245,7 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// `labels` are as they stand between the braces.
+    /// Writes one line. `labels` are the labels as they stand between the braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
         // Writing to a String does not fail.
@@ -268,7 +270,7 @@ impl Kind {
     }
 }
 
-/// All metrics as they are now, in Prometheus' text format 0.0.4.
+/// Returns all metrics as they are now, in Prometheus' text format 0.0.4.
 pub fn exposition() -> String {
     read_process();
     let mut text = String::new();
@@ -278,16 +280,17 @@ pub fn exposition() -> String {
     text
 }
 
-/// Of `/proc/self/stat`, on every architecture that Linux still runs on.
+/// The clock ticks a second in which `/proc/self/stat` counts processor time, on every architecture that
+/// Linux still runs on.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Takes note of when the process began: now.
+/// Records the present time as the start of the process.
 pub fn begin() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     PROCESS_START.set(&[], now.unwrap_or_default().as_secs_f64().floor());
 }
 
-/// What the kernel says about this process. Where there is no `/proc`, nothing.
+/// Reads what the kernel says about this process. Where there is no `/proc`, nothing is read.
 fn read_process() {
     if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
         && let Some(ticks) = processor_ticks(&stat)
@@ -301,8 +304,8 @@ fn read_process() {
     }
 }
 
-/// Own and kernel time: the 14th and 15th field. The second, the program's name in
-/// parentheses, may hold anything.
+/// Returns the processor time in user mode and in kernel mode together, from the 14th and 15th field of
+/// `/proc/self/stat`. The second field, the program's name in parentheses, may hold any text.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

@@ -1,6 +1,8 @@
-//! How many calls of a cloud's API a piece of work made, so that somebody can be charged for them.
+//! Counts the calls to a cloud's API that a piece of work makes, so that they can be charged to
+//! whoever caused the work.
 //!
-//! A call is counted on the thread that makes it: what other threads do at the same time is not this work's.
+//! A call counts for the thread that makes it. Calls that other threads make at the same time do not
+//! belong to this work.
 
 use std::cell::Cell;
 
@@ -8,12 +10,12 @@ thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A provider notes a call, each try by itself.
+/// Counts one call. A provider calls this for each try.
 pub fn note_call() {
     MADE.set(MADE.get() + 1);
 }
 
-/// Does the work; the calls that this thread made for it.
+/// Does the work, and returns its result with the number of calls that this thread made for it.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = MADE.get();
     let done = work();

@@ -1,16 +1,17 @@
 //! The only place where the program asks for the time, waits, and asks for randomness.
 //!
-//! A test may take the place of the machine for one thread: it gives a [`Simulation`], in which a wait costs nothing,
-//! tasks run one after the other in an order that it chooses, and connections end in its memory. A story is then the same
-//! each time. Outside of tests there is none, and all is the machine's.
+//! A test can replace the machine for one thread with a [`Simulation`]. There a wait costs nothing, tasks run one after
+//! the other in an order that the simulation chooses, and connections end in the simulation's memory. A test then runs
+//! in the same way each time. Outside of tests there is no simulation, and everything comes from the machine.
 //!
 //! A test over sockets shortens all waits instead: [`quicken`] sets how long a second of the program lasts. Every
-//! duration in the program is then the program's: [`now`], [`since`], [`sleep`] and [`wait`] give and take it. What waits
-//! for something that has a speed of its own, e.g. a socket, another program or a person, asks for the machine's time:
-//! [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and [`took`]. Outside of tests both times are the same.
+//! duration in the program is then in the program's time, which [`now`], [`since`], [`sleep`] and [`wait`] use. Code
+//! that waits for something with a speed of its own, e.g. a socket, another program or a person, asks for the machine's
+//! time: [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and [`took`]. Outside of tests both times
+//! are the same.
 //!
-//! Also here: two clocks, compared. A machine that was suspended has a monotonic clock that stood still, and only its
-//! wall clock says how long that was.
+//! This module also compares the two clocks of the machine. The monotonic clock stands still while a machine is
+//! suspended, and only the wall clock shows how long the suspension was.
 
 use jiff::Timestamp;
 use log::Log;
@@ -23,45 +24,45 @@ use std::rc::Rc;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What takes the machine's place for one thread.
+/// A replacement of the machine for one thread.
 pub trait Simulation: Debug {
     fn now(&self) -> Instant;
 
     fn wall(&self) -> SystemTime;
 
-    /// Time passes.
+    /// Lets this much time pass.
     fn sleep(&self, time: Duration);
 
-    /// Other threads of the process have their turn: one waits for them.
+    /// Lets the other threads of the process work, because the calling thread waits for one of them.
     fn others(&self);
 
-    /// Any number.
+    /// Returns a random number.
     fn random(&self) -> u64;
 
-    /// The answer to the bytes of one HTTP request that were sent to this host and port. An error is what a socket
-    /// would say; `TimedOut`: no answer until then.
+    /// Returns the answer to the bytes of one HTTP request to this host and port. An error is what a socket would
+    /// report. The error `TimedOut` means that no answer came before `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// What a whole program has around it. `None`: the simulation runs parts of one alone.
+    /// Returns the surroundings of a whole program. `None` when the simulation runs only parts of a program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
 }
 
-/// What a whole program has around it in a [`Simulation`], beside clocks, chance and network.
+/// The surroundings of a whole program in a [`Simulation`], besides clocks, randomness and network.
 pub trait Surroundings {
-    /// The variables of the process that is at work.
+    /// Returns the environment variables of the process that is at work.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Takes what the process writes to stderr, or to stdout.
+    /// Receives the text that the process writes to stderr or to stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Takes the logger of the process.
+    /// Receives the logger of the process.
     fn log_with(&self, logger: Box<dyn Log>);
 
-    /// Takes a thread of the process: `work` is done again and again, each time after the pause that it returned, until it
-    /// returns none. `is_apart`: it may be done while another thread of the process waits, because it shares no lock
-    /// with it.
+    /// Takes over a thread of the process. `work` is called again and again, each time after the pause that the last
+    /// call returned, until it returns `None`. When `is_apart` is true, `work` may run while another thread of the
+    /// process waits, because the two threads share no lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -69,12 +70,12 @@ thread_local! {
     static SIMULATION: RefCell<Option<Rc<dyn Simulation>>> = const { RefCell::new(None) };
 }
 
-/// Until it is dropped, the calling thread is in a simulation.
+/// A guard: until it is dropped, the calling thread is in a simulation.
 #[derive(Debug)]
 #[must_use]
 pub struct Simulated(Option<Rc<dyn Simulation>>);
 
-/// Puts the calling thread into this simulation. For tests.
+/// Puts the calling thread into this simulation, for tests.
 pub fn simulate(simulation: Rc<dyn Simulation>) -> Simulated {
     Simulated(SIMULATION.replace(Some(simulation)))
 }
@@ -85,26 +86,27 @@ impl Drop for Simulated {
     }
 }
 
-/// The simulation that the calling thread is in. Outside of tests there is none.
+/// Returns the simulation that the calling thread is in. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // A thread that ends has none any more, and what it drops may still ask for the time.
+    // A thread that ends has no simulation any more, but the values that it drops may still ask for the time.
     let own = SIMULATION.try_with(|own| own.borrow().clone());
     own.ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation, which has no other thread.
+/// Whether the calling thread is in a simulation. Everything in a simulation runs in one thread.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }
 
-/// Asks what the program has around it in the simulation of the calling thread. `None`: there is nothing.
+/// Calls `ask` with the surroundings of the calling thread's simulation, and returns the result. `None` when the thread
+/// is in no simulation, or when the simulation has no surroundings.
 pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
 
 /// How fast the program's time passes on this machine.
 struct Pace {
-    /// When it was set: until then both times were the same.
+    /// The moment when the pace was set. Until then the program's time and the machine's time were the same.
     begun: Instant,
     /// How many seconds of the machine a second of the program lasts.
     factor: f64,
@@ -112,9 +114,9 @@ struct Pace {
 
 static PACE: OnceLock<Pace> = OnceLock::new();
 
-/// From now on a second of the program lasts `factor` seconds of the machine, for all threads that are in no simulation.
-/// For tests: the first call of a process decides. Without one the factor is 1, and to ask for 1 changes nothing; nor does
-/// a thread in a simulation.
+/// Sets how many seconds of the machine a second of the program lasts, for all threads that are in no simulation. This
+/// is for tests. The first call in a process sets the factor, and without a call the factor is 1. A call with the
+/// factor 1, or from a thread in a simulation, changes nothing.
 pub fn quicken(factor: f64) {
     if factor == 1.0 || is_simulated() {
         return;
@@ -123,38 +125,40 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// The factor that counts for the calling thread.
+/// Returns how many seconds of the machine a second of the program lasts for the calling thread.
 fn factor() -> f64 {
     let pace = PACE.get().filter(|_| !is_simulated());
     pace.map_or(1.0, |pace| pace.factor)
 }
 
-/// How long the machine waits while this much of the program's time passes: for time-outs of sockets, and for waits that
-/// do not end by this clock.
+/// Returns how long the machine waits while this much of the program's time passes. This is needed for time-outs of
+/// sockets, and for other waits that this module's clock does not end.
 pub fn to_machine(time: Duration) -> Duration {
     multiplied(time, factor())
 }
 
-/// How much of the program's time passes while the machine waits this long.
+/// Returns how much of the program's time passes while the machine waits this long.
 pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// `time`, or longer where the machine would wait less than `of_machine`: however much a test shortens time, an answer,
-/// another program or a Lease needs some.
+/// Returns `time`, or a longer time when the machine would wait less than `of_machine`. A test may shorten the
+/// program's time, but the answer of an API, another program or the renewal of a Lease still takes some time
+/// of the machine.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// How long the machine has taken since this moment: for people, for metrics, and for comparisons with the wall clock.
+/// Returns how long the machine has taken since this moment: for people, for metrics, and for comparisons
+/// with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// No product with a factor is longer: a thousand years, which can be added to an instant.
+/// The longest product of a time and a factor: a thousand years, which can be added to an instant.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
-/// Exact where the factor is 1.
+/// Multiplies a time by a factor. The product is exact when the factor is 1.
 fn multiplied(time: Duration, factor: f64) -> Duration {
     if factor == 1.0 {
         return time;
@@ -164,14 +168,14 @@ fn multiplied(time: Duration, factor: f64) -> Duration {
 }
 
 impl Pace {
-    /// The program's moment when the machine's monotonic clock shows `machine`.
+    /// Returns the program's time at the moment when the machine's monotonic clock shows `machine`.
     fn moment(&self, machine: Instant) -> Instant {
         let passed = machine.saturating_duration_since(self.begun);
         self.begun + multiplied(passed, self.factor.recip())
     }
 }
 
-/// The program's time, by the monotonic clock.
+/// Returns the program's time, by the monotonic clock.
 pub fn now() -> Instant {
     if let Some(simulation) = simulation() {
         return simulation.now();
@@ -180,23 +184,23 @@ pub fn now() -> Instant {
     PACE.get().map_or(now, |pace| pace.moment(now))
 }
 
-/// How long this moment is past; zero for one that comes.
+/// Returns how long ago this moment was, or zero when it is in the future.
 pub fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
-/// How long the machine waits for this moment; zero for one that is past.
+/// Returns how long the machine waits until this moment, or zero when it is past.
 pub fn machine_until(moment: Instant) -> Duration {
     to_machine(moment.saturating_duration_since(now()))
 }
 
-/// What the wall clock of the machine shows: what the APIs sent, and what is written to them, is by such clocks. A
-/// duration between two of these times is the machine's.
+/// Returns the time of the machine's wall clock. Times in requests to the APIs, and in their answers, come from such
+/// clocks. A duration between two of these times is in the machine's time.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
 
-/// The same as [`wall`].
+/// Returns the time of [`wall`] as a `Timestamp`.
 pub fn timestamp() -> Timestamp {
     Timestamp::try_from(wall()).unwrap_or_default()
 }
@@ -208,7 +212,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Until it is notified, or for so long. In a simulation there is no other thread that could notify it.
+/// Waits until the condition variable is notified, or for at most `time`. In a simulation the whole `time` passes,
+/// because no other thread could notify the condition variable.
 pub fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -222,8 +227,9 @@ pub fn wait<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// While `must_wait`, which is asked again whenever it is notified, and for no longer than this. In a simulation there is no
-/// other thread that could notify it.
+/// Waits as long as `must_wait` returns true, but for at most `time`. `must_wait` is called again whenever the
+/// condition variable is notified. In a simulation the whole `time` passes, because no other thread could notify
+/// the condition variable.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
@@ -240,8 +246,8 @@ pub fn wait_at_most<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// While `must_wait`, which is asked again whenever it is notified. In a simulation the process's other threads have
-/// their turn between two questions.
+/// Waits as long as `must_wait` returns true. `must_wait` is called again whenever the condition variable is notified.
+/// In a simulation `must_wait` is called repeatedly, and the other threads of the process work between two calls.
 pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
     let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(simulation) = simulation() {
@@ -254,32 +260,35 @@ pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mu
     drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
 
-/// See [`Simulation::exchange`]. The error of a thread that is in no simulation: there is no such host.
+/// Sends a request in the simulation, see [`Simulation::exchange`]. A thread that is in no simulation gets the error
+/// that the host can't be reached.
 pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
     let simulation = simulation().ok_or(io::ErrorKind::HostUnreachable)?;
     simulation.exchange(authority, request, until)
 }
 
-/// Any number, another one each time.
+/// Returns a random number, a different one at each call.
 pub fn random() -> u64 {
     // A fresh RandomState is std's source of randomness.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
 
-/// By so much the two clocks may differ over the same time without being taken for a jump. A test may shorten the time,
-/// and not this: a busy machine would look like one that jumps.
+/// How much the two clocks may differ over the same time without being taken for a jump. A test may shorten the
+/// program's time, but not this limit, because a busy machine would then look like a machine whose clock jumps.
 ///
-/// An NTP daemon slews by at most 500 ppm, that is 8 ms in a lease of 15 s, and steps by less than a second once a
-/// machine runs; a leader that renews in time has 5 s to spare. Two seconds lie between.
+/// An NTP daemon slews by at most 500 ppm, which is 8 ms in a lease of 15 s, and steps by less than a second once a
+/// machine runs. A leader that renews in time has 5 s to spare. A limit of two seconds lies between these values.
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
-/// A moment by both clocks.
+/// A moment, as both clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Never steps; stands still while a virtual machine is suspended. The program's time.
+    /// The program's time, from the monotonic clock. This clock never jumps, and stands still while a virtual
+    /// machine is suspended.
     pub monotonic: Instant,
-    /// Says how long a suspension was, once it is set again; may be set to anything.
+    /// The time of the wall clock. After a suspension, once this clock is set again, it shows how long the suspension
+    /// was. But it may be set to any time.
     pub wall: SystemTime,
 }
 
@@ -288,8 +297,8 @@ impl Moment {
         Moment { monotonic: now(), wall: wall() }
     }
 
-    /// How long `earlier` is past, by the clock that says more. None: one clock jumped against the other by more than
-    /// [`LARGEST_DRIFT`], and nothing is known.
+    /// Returns how long ago `earlier` was, by the clock that shows the longer time. `None` when one clock jumped
+    /// against the other by more than [`LARGEST_DRIFT`], so that the time is not known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
         self.since_at(earlier, factor())
     }
@@ -297,7 +306,7 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // Zero when it was set back.
+        // The time is zero when the wall clock was set back.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);
@@ -329,7 +338,7 @@ pub(crate) mod for_tests {
             self.begun.1 + self.passed.get()
         }
 
-        /// Also a wait for a moment that is now takes some time.
+        /// Lets the time pass and a little more, so that even a wait for the present moment takes some time.
         fn sleep(&self, time: Duration) {
             let time = time + Duration::from_micros(10);
             self.passed.update(|passed| passed + time);
@@ -349,7 +358,7 @@ pub(crate) mod for_tests {
         }
     }
 
-    /// Puts the calling thread on such a machine, without any host in its network.
+    /// Puts the calling thread on a simulated machine of this kind. No other host can be reached from this machine.
     pub(crate) fn simulated() -> Simulated {
         simulate(Rc::new(Machine {
             begun: (Instant::now(), SystemTime::now()),
@@ -365,20 +374,21 @@ mod tests {
 
     #[test]
     fn a_jump_of_one_clock_is_no_time_that_is_known() {
-        // Milliseconds that passed by the monotonic clock and by the wall clock, and what is made of them.
+        // A row has the milliseconds that passed by the monotonic clock and by the wall clock, and the
+        // time that is expected.
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // Slewed, or stepped a little.
+            // The wall clock was slewed, or stepped a little.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
             (7_000, 5_000, Some(7_000)),
-            // Suspended.
+            // The machine was suspended.
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // Set back.
+            // The wall clock was set back.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),
@@ -396,13 +406,13 @@ mod tests {
 
     #[test]
     fn both_clocks_agree_on_the_program_s_time() {
-        // The factor; milliseconds of the program that passed by the monotonic clock, and of the machine by the wall clock;
-        // what is made of them.
+        // A row has the factor, the milliseconds of the program that passed by the monotonic clock, those of the
+        // machine that passed by the wall clock, and the time that is expected.
         for (factor, monotonic, wall, expected) in [
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The machine's two seconds.
+            // The limit is two seconds of the machine.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -410,7 +420,7 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // A slow program: its own two seconds.
+            // For a slow program the limit is two seconds of the program.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),
@@ -430,7 +440,7 @@ mod tests {
     fn a_second_of_the_program_lasts_as_many_seconds_as_the_factor() {
         let begun = Instant::now();
         let ms = Duration::from_millis;
-        // The factor, milliseconds of the program, and as many of the machine.
+        // A row has the factor, milliseconds of the program, and the same time in milliseconds of the machine.
         for (factor, program, machine) in [
             (1.0, 0, 0),
             (1.0, 1_234, 1_234),
@@ -443,7 +453,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // A moment before the pace was set is that moment, and no time runs backwards.
+        // A moment before the pace was set becomes the moment at which the pace was set, so that
+        // no time runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

@@ -1,30 +1,31 @@
-//! What a write does, in words: announced by a plan, reported once it was made. Both forms come from one description.
+//! The description of a write in words. A plan announces the write, and a report says that it was made. Both texts come
+//! from one description.
 
 use serde_json::Value;
 use std::fmt;
 
-/// One write that was planned: to a node, to a Service, or in the cloud.
+/// A planned write to a node, to a Service, or in the cloud.
 pub trait Write {
-    /// One word for the metrics, e.g. `set_addresses`.
+    /// Returns one word for the metrics, e.g. `set_addresses`.
     fn word(&self) -> &'static str;
 
-    /// The write in words, for people.
+    /// Returns the write in words, for people.
     fn description(&self) -> Description;
 
-    /// The write as programs read it: `{"change": "add_target", …}`.
+    /// Returns the write as programs read it: `{"change": "add_target", …}`.
     fn json(&self) -> Value;
 }
 
-/// What a write does, a part for each thing that it changes.
+/// The description of a write, with one part for each thing that the write changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     verb: Verb,
-    /// E.g. `target worker-1`.
+    /// The thing that is changed, e.g. `target worker-1`.
     noun: String,
-    /// What follows, with what separates it: `, by private IP`, ` at 10.0.0.7`.
+    /// The text at the end of a line. It begins with its own separator, e.g. `, by private IP` or ` at 10.0.0.7`.
     detail: String,
 }
 
@@ -35,7 +36,7 @@ pub enum Verb {
     Create,
     Order,
     Set,
-    /// The detail is the value before and the one afterwards.
+    /// A change of a value. The detail has the old value and the new one.
     Change,
     TakeOver,
     Upload,
@@ -48,7 +49,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Its mark in a plan, its infinitive, and what was done.
+    /// Returns the mark in a plan, the infinitive, and the past participle.
     fn forms(self) -> (char, &'static str, &'static str) {
         match self {
             Verb::Add => ('+', "add", "added"),
@@ -74,7 +75,7 @@ impl Description {
         Description(vec![Part { verb, noun: noun.into(), detail: detail.into() }])
     }
 
-    /// A value that is set, changed or removed.
+    /// Describes a write that sets, changes or removes a value.
     pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
         match (have, want) {
             (None, Some(want)) => Description::new(Verb::Set, name, format!(" to {want}")),
@@ -91,22 +92,23 @@ impl Description {
         self.0.is_empty()
     }
 
-    /// What a plan says, a line for each part: its mark, and the infinitive. A change of a value needs no verb.
+    /// Returns the lines of a plan, one for each part, each with its mark and its text. The text begins with the
+    /// infinitive of the verb. The text of [`Verb::Change`] has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
         self.0.iter().map(|part| (part.verb.forms().0, part.planned()))
     }
 
-    /// What is said afterwards, a line for each part: `target worker-1: added`.
+    /// Returns the lines of the report after the write, one for each part, e.g. `target worker-1: added`.
     pub fn done(&self) -> Vec<String> {
         self.0.iter().map(Part::done).collect()
     }
 
-    /// `could not add target worker-1`.
+    /// Returns the text for a write that failed, e.g. `could not add target worker-1`.
     pub fn failed(&self) -> String {
         format!("could not {}", self.requested())
     }
 
-    /// `add target worker-1`, without details.
+    /// Returns the write without details, e.g. `add target worker-1`.
     pub fn requested(&self) -> String {
         let infinitive = |part: &Part| format!("{} {}", part.verb.forms().1, part.noun);
         let parts: Vec<String> = self.0.iter().map(infinitive).collect();
@@ -114,7 +116,7 @@ impl Description {
     }
 }
 
-/// As it is announced, in one line and without marks.
+/// Prints the description as a plan announces it, in one line and without marks.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.0.iter().map(Part::planned).collect();
@@ -122,7 +124,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// All parts, in their order.
+/// Joins several descriptions into one, with all of their parts in order.
 impl FromIterator<Description> for Description {
     fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
         Description(all.into_iter().flat_map(|one| one.0).collect())

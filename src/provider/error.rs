@@ -1,28 +1,29 @@
-//! A call to a cloud: how urgent it is, and why it failed, in the words a controller can decide on.
+//! The urgency of a call to a cloud, and the reason why a call failed, in terms that a controller can decide on.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What waits for the answer. While the API's budget is short, the first of these are put off first.
+/// The urgency of a call, which depends on who waits for the answer. When the API's budget is short, less urgent calls
+/// are put off first. The variants are in ascending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A refresh: nothing does.
+    /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A Service or a route that changed, and what the daemon writes for it.
+    /// A call for a Service or a route that changed, or for a write of the daemon to such an object.
     Changed,
-    /// A node whose server may be gone.
+    /// A call about a node whose server may not exist any more.
     Gone,
-    /// A new node, or a question about a write that was begun: never put off.
+    /// A call for a new node, or a call that asks about a write that was begun. Such a call is never put off.
     Needed,
-    /// A person waits for it, and wants to see whatever explains what there is.
+    /// A person waits for the answer, and wants to see everything that explains the present state.
     Asked,
 }
 
-/// A failed call: decide on `kind`, show the whole.
+/// A failed call. The program decides by `kind`, and people read `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: ErrorKind,
-    /// The resource, the call, the answer, and what to do where we know it.
+    /// The resource, the call, the answer of the API, and what to do about the error when this is known.
     pub message: String,
 }
 
@@ -36,28 +37,28 @@ pub enum ErrorKind {
     Forbidden,
     /// The cloud itself says that the resource does not exist.
     NotFound,
-    /// The API's budget is used up, or nearly; when to ask again.
+    /// The API's budget is used up, or nearly. The call may be made again after `retry_in`.
     RateLimited {
         retry_in: Duration,
-        /// The API answers, and only this call, which can wait, was put off.
+        /// Whether the API answers, and only this call was put off because it can wait.
         put_off: bool,
     },
-    /// No answer, or one that is not the API's: network, time-out, 5xx, a proxy, a broken body.
+    /// There is no answer, or the answer is not the API's: network, time-out, 5xx, a proxy, a broken body.
     Unavailable,
-    /// Another change is being made to the same resource; the same call will do in a moment.
+    /// Another change is being made to the same resource. The same call will succeed in a moment.
     Busy,
-    /// Refused for a part of what was asked for; `Change::without_parts` is what is left of it.
+    /// A part of the change was refused. `Change::without_parts` returns what is left of the change.
     InPart,
     /// The gate did not let a write pass.
     Refused,
-    /// Anything else the API answered.
+    /// Any other answer of the API.
     Other,
 }
 
-/// Comes before the cloud's own number of a failed call, in messages.
+/// The text that precedes the cloud's own ID of a failed call in messages.
 pub const CORRELATION: &str = ", correlation ";
 
-/// The message without the numbers of calls: those differ each time, and the trouble is the same.
+/// Returns the message without the numbers of calls. The numbers differ each time, although the problem is the same.
 pub fn without_correlations(message: &str) -> String {
     let mut parts = message.split(CORRELATION);
     let mut stable = parts.next().unwrap_or_default().to_owned();
@@ -73,7 +74,7 @@ impl Error {
         Error { kind, message: message.into() }
     }
 
-    /// Trying again does not help: a setting or a credential has to be fixed.
+    /// Whether another try does not help, because a setting or a credential has to be fixed.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self.kind,
@@ -81,7 +82,7 @@ impl Error {
         )
     }
 
-    /// Nothing is wrong: a call that can wait waits until more of the budget is there.
+    /// Whether the call was only put off, because it can wait until more of the budget is left. Nothing is wrong then.
     pub fn is_put_off(&self) -> bool {
         matches!(self.kind, ErrorKind::RateLimited { put_off: true, .. })
     }

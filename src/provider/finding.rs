@@ -1,5 +1,5 @@
-//! Something to report to the user: plain data that `plan` returns. One place
-//! (`controllers::report`) decides what becomes a log line, an event, a metric.
+//! The findings to report to the user. A finding is plain data that `plan` returns. One place (`controllers::report`)
+//! decides what becomes a log line, an event or a metric.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -9,10 +9,10 @@ use std::borrow::Cow;
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
-    /// What is wrong; and what to do about it, where one sentence says both.
+    /// The problem. When one sentence is enough for both, the message also says what to do about the problem.
     pub message: String,
-    /// What to do about it, made for this object, with its own names in commands. `None`: nothing is to be done, or the
-    /// message says it.
+    /// What to do about the problem of this object, with the object's own names in commands. `None` when there is
+    /// nothing to do, or when the message says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
     #[serde(skip)]
@@ -26,7 +26,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Who found it: events of the provider may carry its own component.
+/// Who found the problem. Events of the provider's findings may carry the provider's own component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Origin {
     #[default]
@@ -34,41 +34,44 @@ pub enum Origin {
     Provider,
 }
 
-/// What is done with findings of a reason.
+/// A property of a reason, e.g. whether its findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
-    /// It is an event of the object.
+    /// The finding becomes a normal event of the object.
     NormalEvent,
     WarningEvent,
-    /// It is for the log: there is no object to report it of, or it is about the shell that asks.
+    /// The finding is only logged, because there is no object that could have the event, or because the finding is
+    /// about the shell in which a command runs.
     LogOnly,
-    /// The change that it is about is logged already.
+    /// The write itself logs the change that the finding is about.
     LoggedByItsWrite,
-    /// It lasts until a person fixes it: one report is enough.
+    /// The problem lasts until a person fixes it, so that one report is enough.
     Once,
-    /// The object is as it should be.
+    /// The finding says that the object is as it should be.
     Success,
-    /// The object is not as it should be.
+    /// The finding says that the object is not as it should be.
     Failure,
 }
 use Trait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
 
 macro_rules! reasons {
     ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
-        /// Why. The names of those that become events are upstream's, so that existing alerts keep working.
+        /// The reason of a finding. Reasons that become events have the names that hcloud-cloud-controller-manager
+        /// uses, so that existing alerts keep working.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Reason {
             $($($(#[doc = $meaning])+ $name,)*)*
         }
 
         impl Reason {
-            /// In the order of the table.
+            /// All reasons, in the order of the table.
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// All reasons, below the headings of the table.
+            /// All reasons with the headings of the table.
             const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// The row of the table: the name as it stands in an event, the meaning with the fix, and the traits.
+            /// Returns the row of the table: the name as it stands in an event, the meaning with the
+            /// fix, and the rules.
             fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
@@ -78,8 +81,8 @@ macro_rules! reasons {
     };
 }
 
-// The table of all reasons. Log, events and memory take what they need to know from here; the comment of a reason is its
-// meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
+// The table of all reasons. The log, the events and the memory of reported findings take what they need from here. The
+// comment of a reason is its meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
 reasons! {
     "Nodes" {
         /// The node was initialised.
@@ -255,17 +258,17 @@ reasons! {
 }
 
 impl Reason {
-    /// As it stands in an event.
+    /// Returns the name as it stands in an event.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// What it means, and what to do about it: whole sentences in Markdown.
+    /// Returns what the reason means and what to do about it: whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
     }
 
-    /// The tables of all reasons in Markdown, for `src/help/troubleshooting.md`.
+    /// Returns the tables of all reasons in Markdown, for `src/help/troubleshooting.md`.
     pub fn tables() -> String {
         let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
             let rows = reasons.iter();
@@ -276,7 +279,7 @@ impl Reason {
         tables.collect::<Vec<_>>().join("\n")
     }
 
-    /// The severity of its events; none: it is for the log alone.
+    /// Returns the severity of the events about findings of this reason. `None` when such findings are only logged.
     pub fn event(self) -> Option<Severity> {
         match (self.is(NormalEvent), self.is(WarningEvent)) {
             (true, _) => Some(Severity::Info),
@@ -285,22 +288,22 @@ impl Reason {
         }
     }
 
-    /// The change that it is about is logged already.
+    /// Whether the write itself logs the change that the finding is about.
     pub fn is_logged_by_its_write(self) -> bool {
         self.is(LoggedByItsWrite)
     }
 
-    /// It is reported again while it lasts.
+    /// Whether the finding is reported again while the problem lasts.
     pub fn is_repeated(self) -> bool {
         !self.is(Once)
     }
 
-    /// Of an object that is as it should be.
+    /// Whether the finding says that the object is as it should be.
     pub fn is_success(self) -> bool {
         self.is(Success)
     }
 
-    /// Of an object that is not as it should be.
+    /// Whether the finding says that the object is not as it should be.
     pub fn is_failure(self) -> bool {
         self.is(Failure)
     }
@@ -325,12 +328,12 @@ impl Finding {
         Finding { severity: Severity::Info, ..Finding::warning(reason, message) }
     }
 
-    /// The same finding with what to do about it.
+    /// Adds what to do about the problem.
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
     }
 
-    /// Message and fix in one text: for events, logs, and lists of one line each.
+    /// Returns the message and the fix in one text, for events, logs, and lists with one line for each finding.
     pub fn text(&self) -> Cow<'_, str> {
         let message = &self.message;
         let end = if message.ends_with('?') { "" } else { "." };
@@ -340,7 +343,7 @@ impl Finding {
         }
     }
 
-    /// The same, found by the provider.
+    /// Marks the finding as found by the provider.
     pub fn by_provider(self) -> Finding {
         Finding { origin: Origin::Provider, ..self }
     }

@@ -1,10 +1,9 @@
-//! The heartbeat of a thread: shows that a long tick is work and not a hang.
+//! The heartbeat of a thread shows that a long tick is work and not a hang.
 //!
-//! The daemon gives each of its threads a [`Heartbeat`] and watches it; code that may take long in
-//! such a thread – `http` after every call, a wait after every answer – calls [`beat`]. It is part of the contract, as
-//! the gate is, so that neither `http` nor a provider
-//! has to know the daemon. On a thread without a heartbeat nothing happens: client commands and
-//! `run --once` have none.
+//! The daemon gives each of its threads a [`Heartbeat`] and watches it. Code that may take long in such a thread calls
+//! [`beat`], e.g. `http` after every call, and a wait after every answer. The heartbeat is part of the contract, like
+//! the gate, so that neither `http` nor a provider has to know the daemon. On a thread without a heartbeat, [`beat`]
+//! does nothing: client commands and `run --once` have no heartbeat.
 
 use super::clock;
 use std::cell::RefCell;
@@ -12,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// When a thread was last heard of.
+/// The time of a thread's last sign of life.
 #[derive(Debug)]
 pub struct Heartbeat {
     begun: Instant,
-    /// Milliseconds since `begun`: the last beat, or the end of an announced pause.
+    /// The time of the last beat, or of the end of an announced pause, in milliseconds since `begun`.
     heard_until: AtomicU64,
 }
 
@@ -24,23 +23,23 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// From now on the calling thread's beats are this heartbeat's. It is dropped when the thread ends,
-/// so who watches it with a `Weak` sees the end.
+/// Makes this heartbeat the calling thread's heartbeat, which [`beat`] updates. The heartbeat is dropped when the
+/// thread ends, so that a watcher with a `Weak` reference notices the end.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// The calling thread's, for a thread that works for it.
+/// Returns the calling thread's heartbeat, for another thread that works for the calling thread.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
 
-/// The calling thread does its work.
+/// Updates the heartbeat of the calling thread, because this thread is working.
 pub fn beat() {
     pause(Duration::ZERO);
 }
 
-/// The calling thread is going to do nothing for that long, and that is as it should be.
+/// Announces that the calling thread does nothing for this long, and that this is no hang.
 pub fn pause(time: Duration) {
     OWN.with_borrow(|own| {
         if let Some(heartbeat) = own {
@@ -54,11 +53,11 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a thread that waits for another thread's call tries again, by the machine's time.
+/// A thread that waits for another thread's API call tries the lock again at this interval of the machine's time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
-/// asks reports heartbeats with its calls; the waiting one reports them here.
+/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that asks the API reports
+/// heartbeats with its calls. The waiting thread reports its heartbeats here.
 pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {
@@ -73,7 +72,8 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// Since the last beat or the end of the announced pause; zero before that end.
+    /// Returns the time since the last beat, or since the end of the announced pause. The time is zero while
+    /// the pause lasts.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
         clock::since(self.begun).saturating_sub(heard_until)
@@ -86,7 +86,7 @@ impl Heartbeat {
 }
 
 impl Default for Heartbeat {
-    /// The first beat is now.
+    /// Creates a heartbeat whose first beat is now.
     fn default() -> Heartbeat {
         Heartbeat { begun: clock::now(), heard_until: AtomicU64::new(0) }
     }

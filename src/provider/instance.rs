@@ -1,4 +1,4 @@
-//! The servers of a cloud, and what each asks of the node that runs on it.
+//! The servers of a cloud, and the values that the node on each server should have.
 
 use super::error::{Error, Urgency};
 use super::finding::Finding;
@@ -12,21 +12,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The servers that nodes run on. What is read is about cloud servers; of dedicated ones, see [`Dedicated`].
+/// The servers that nodes run on. The methods that read are about cloud servers. For
+/// dedicated servers, see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// All cloud servers: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
+    /// Returns all cloud servers: a complete list, or an error. A call with `Urgency::CanWait` may be refused to save
+    /// the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
-    /// The cloud server of this number as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
-    /// does not exist.
+    /// Returns the cloud server with this number as it is now. The error is `ErrorKind::NotFound` only when the cloud
+    /// itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<Instance, Error>;
 
-    /// The cloud servers that have this name as it is now: complete, or an error.
+    /// Returns the cloud servers with this name as they are now: a complete list, or an error.
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
 
-    /// Those of these numbers that exist, and any others: one of them that is not in the answer did not exist at some
-    /// moment during this call. `place`: how many servers have a lower number, as far as is known, so that they are
-    /// found in a long list by few calls.
+    /// Returns the servers of these numbers that exist, and maybe others. A server that is not in the answer did not
+    /// exist at some moment during this call. `place` tells how many servers have a lower number, as far as is known,
+    /// so that few calls find the servers in a long list.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -34,61 +36,66 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, Error>;
 
-    /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
+    /// Returns what a node on this server should have. The error is a finding that says why there is no answer. Pure.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
+    /// Returns networks and addresses. A node that reports an address in one of them is recognised
+    /// as this server. Pure.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
-    /// May a server set this label of its node? Pure.
+    /// Whether a server may set this label of its node. Pure.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Why an address that the kubelet was given is not one of the server's in `metadata`,
-    /// where the provider knows more than that. Pure.
+    /// Returns why an address that the kubelet was given is not one of the server's addresses in `metadata`. `None`
+    /// when the provider knows nothing more than that. Pure.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
         None
     }
 }
 
-/// Dedicated servers, which an API of their own lists: its credentials, its budget, its outages.
+/// Dedicated servers. They are listed by an API of their own, with its own credentials, its own budget
+/// and its own outages.
 pub trait Dedicated: Send + Sync {
-    /// All that the credentials show: complete, or an error.
+    /// Returns all servers that the credentials show: a complete list, or an error.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
-    /// Does it exist? `ErrorKind::NotFound` only when the API itself says that it does not.
+    /// Checks whether the server exists. The error is `ErrorKind::NotFound` only when the API itself says
+    /// that it does not.
     fn get(&self, number: u64) -> Result<(), Error>;
 
-    /// Is it switched off? None: the API does not know.
+    /// Whether the server is switched off. `None` means that the API does not know it.
     fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
 
-    /// When the API refused a login; none: one was accepted since, or none was tried.
+    /// Returns when the API refused a login. `None` when a login was accepted since then, or when no login was tried.
     fn login_refused(&self) -> Option<Timestamp>;
 
-    /// A login of another process was refused then: this one waits as if it had been its own.
+    /// Notes that a login of another process was refused at this time. This process then waits as if its own
+    /// login had been refused.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Until when no login is tried, because one was refused.
+    /// Returns the time until which no login is tried, because a login was refused.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 
-/// A node's `spec.providerID`, as one cloud understands it.
+/// The meaning of a node's `spec.providerID` for one cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderId {
-    /// A server of this cloud.
+    /// The provider ID of a server of this cloud.
     Ours(InstanceId),
-    /// Another cloud's prefix: the node is not ours to touch.
+    /// A provider ID with the prefix of another cloud. The node is not ours to change.
     Foreign,
-    /// Our prefix, but no ID that can be looked up; why. Never deleted, tainted, relabelled or routed.
+    /// A provider ID with our prefix, but without an ID that can be looked up. The text is the reason. A node with such
+    /// a provider ID is never deleted, tainted, relabelled or routed.
     Unknown(String),
 }
 
-/// Number of a server, and which API it belongs to: the same number may be one in each.
+/// The number of a server, and the API that it belongs to, because the same number may exist in both APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum InstanceId {
-    /// Never reused by the cloud.
+    /// The number of a cloud server. The cloud never uses a number twice.
     Cloud(u64),
-    /// Of a dedicated server.
+    /// The number of a dedicated server.
     Dedicated(u64),
 }
 
@@ -96,59 +103,59 @@ pub enum InstanceId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,
-    /// Unique among the servers one token sees.
+    /// The name, which is unique among the servers that one token sees.
     pub name: String,
-    /// In the cloud's word, e.g. `running`.
+    /// The state in the cloud's words, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
-    /// It runs the rescue system, or will after its next start.
+    /// Whether the server runs the rescue system, or will after its next start.
     pub is_in_rescue: bool,
-    /// No action can be started: another one runs, or the cloud's operator locked it.
+    /// Whether no action can be started, because another action runs or the operator of the cloud locked the server.
     pub is_locked: bool,
-    /// Of a dedicated server: its contract ends.
+    /// Whether the contract of a dedicated server is cancelled and ends.
     pub is_cancelled: bool,
-    /// Of a dedicated server, e.g. `2026-12-01`; else empty.
+    /// The date until which a dedicated server is paid, e.g. `2026-12-01`. Empty for other servers.
     pub paid_until: Interned,
-    /// Name of its type, e.g. `cx22`.
+    /// The name of the server's type, e.g. `cx22`.
     pub instance_type: Interned,
-    /// Where it stands, e.g. `fsn1`.
+    /// The location of the server, e.g. `fsn1`.
     pub location: Interned,
-    /// Of a dedicated server, e.g. `fsn1-dc16`; else empty.
+    /// The data center of a dedicated server, e.g. `fsn1-dc16`. Empty for other servers.
     pub data_center: Interned,
-    /// The network zone that location is in, e.g. `eu-central`.
+    /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The network routed to it; it answers on the first address.
+    /// The network that is routed to the server. The server answers on the first address.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
-    /// Those that may become labels of its node ([`Instances::allows_label`]).
+    /// The labels that may become labels of the server's node ([`Instances::allows_label`]).
     pub labels: BTreeMap<Interned, Interned>,
 }
 
-/// Its address in one private network.
+/// The addresses of a server in one private network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PrivateAddress {
-    /// Number of the network.
+    /// The number of the network.
     pub network: u64,
     pub ip: IpAddr,
-    /// More addresses of it in the same network.
+    /// More addresses of the server in the same network.
     pub aliases: Vec<IpAddr>,
 }
 
-/// What a node on a server should carry, each value with what asks for it.
+/// What a node on a server should have, each value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
-    /// In the order in which they should stand.
+    /// The addresses, in the order in which they should stand on the node.
     pub addresses: Vec<Sourced<NodeAddress>>,
-    /// Instance type, zone and region, as far as the cloud has them.
+    /// The labels for instance type, zone and region, as far as the cloud has them.
     pub topology: Vec<(TopologyLabel, Sourced<String>)>,
-    /// More labels, set at initialisation where the node has none of that name.
+    /// Further labels. Each is set when the node is initialised, unless the node has a label with this key.
     pub extra_labels: BTreeMap<String, Sourced<String>>,
     pub findings: Vec<Finding>,
 }
 
-/// A label that Kubernetes knows under a stable and a beta key.
+/// A label that Kubernetes knows under a stable key and a beta key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {
     InstanceType,
@@ -157,7 +164,7 @@ pub enum TopologyLabel {
 }
 
 impl ProviderId {
-    /// The server of this cloud that it names.
+    /// Returns the ID of the server when the provider ID names a server of this cloud.
     pub fn ours(self) -> Option<InstanceId> {
         match self {
             ProviderId::Ours(id) => Some(id),
@@ -194,7 +201,7 @@ impl InstanceId {
         }
     }
 
-    /// The number of a cloud server.
+    /// Returns the number of a cloud server, or `None` for a dedicated server.
     pub fn cloud(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(number) => Some(number),
@@ -202,7 +209,7 @@ impl InstanceId {
         }
     }
 
-    /// The number of a dedicated server.
+    /// Returns the number of a dedicated server, or `None` for a cloud server.
     pub fn dedicated(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(_) => None,
@@ -217,7 +224,7 @@ impl Default for InstanceId {
     }
 }
 
-/// A cloud server by its number, a dedicated one as its provider ID has it.
+/// Prints a cloud server as its number, and a dedicated server as in its provider ID.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,8 +234,8 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// What is known of all servers, API by API. The error: that API did not answer, so nothing may be concluded from
-/// what is not listed.
+/// The servers that each API listed. An error means that the API did not answer, so that nothing may be concluded about
+/// servers that are not listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     pub cloud: Result<&'a [Instance], &'a Error>,
@@ -241,7 +248,8 @@ impl<'a> Servers<'a> {
         lists.into_iter().flatten().flatten()
     }
 
-    /// Why it is not known whether a server exists that is not listed.
+    /// Returns the error of the API that should have listed this server. When there is such an error, it is not known
+    /// whether a server that is not listed exists.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),
@@ -249,13 +257,13 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// The API that did not answer.
+    /// Returns the error of the API that did not answer.
     pub fn error(&self) -> Option<&'a Error> {
         self.cloud.err().or(self.dedicated.err())
     }
 }
 
-/// Of a cloud without dedicated servers.
+/// Creates the lists of a cloud without dedicated servers.
 impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
     fn from(cloud: &'a T) -> Servers<'a> {
         Servers { cloud: Ok(cloud.as_ref()), dedicated: Ok(&[]) }

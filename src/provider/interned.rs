@@ -1,7 +1,7 @@
-//! Interned strings: a text that many objects carry is kept once, e.g. label keys, types, locations.
+//! Interned strings. A text that many objects have, e.g. a label key, a type or a location, is kept once.
 //!
-//! Five thousand nodes have the same dozen labels, and most of their values; a list of them
-//! would be several times as large with a copy for each.
+//! Five thousand nodes have the same dozen labels, and most of their values are the same. A list of nodes would be
+//! several times as large with a copy for each node.
 
 use super::heartbeat::lock;
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,19 +10,19 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// Cheap to clone; equal strings share their memory.
+/// A string that is cheap to clone. Equal strings share their memory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
-/// Below this number unused strings are not searched for.
+/// The pool is searched for unused strings only when it has at least this many strings.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// Every string in use, and some unused ones.
+/// The interned strings. Some of them may not be in use any more.
 #[derive(Default)]
 struct Pool {
     strings: HashSet<Arc<str>>,
-    /// With so many, the unused ones are thrown out.
+    /// The number of strings at which the pool next drops the unused ones.
     sweep_at: usize,
 }
 
@@ -100,12 +100,12 @@ impl Serialize for Interned {
     }
 }
 
-/// Labels of a node, or annotations: keys and values, by key. Cheap to clone.
+/// The labels or annotations of a node: keys with values, sorted by key. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLabels(Arc<[(Interned, Interned)]>);
 
 impl NodeLabels {
-    /// Of pairs that are sorted by key, each key once.
+    /// Creates the labels from pairs that are sorted by key and have each key once.
     pub fn sorted(pairs: Vec<(Interned, Interned)>) -> NodeLabels {
         NodeLabels(pairs.into())
     }
@@ -120,7 +120,7 @@ impl NodeLabels {
     }
 }
 
-/// The last of several values of a key is kept.
+/// Collects labels. When a key occurs several times, the last value is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
         let all: BTreeMap<Interned, Interned> =

@@ -1,7 +1,7 @@
-//! Load balancers, in the three steps of a controller: what there is, what should be done, one change.
+//! Load balancers, in the three steps of a controller: the snapshot, the plan, and the changes.
 //!
-//! What a field or a change is, is the provider's business; the controller orders, waits, retries
-//! and reports. So both are trait objects that only their provider reads.
+//! The provider decides what a field or a change is. The controller orders, waits, retries and reports. So snapshots
+//! and changes are trait objects that only their provider reads.
 
 use super::description::Write;
 use super::error::{Error, Urgency};
@@ -18,78 +18,85 @@ use std::sync::Arc;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
+    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need: a complete
+    /// snapshot, or an error.
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
-    /// Services for which this is the same text use one load balancer together. None: the Service has one of its own.
+    /// Returns the key of the Service's group. Services with the same key use one load balancer together. `None` when
+    /// the Service has a load balancer of its own.
     fn group(
         &self,
         namespace: &str,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Names of the Secrets whose certificates the Service's ports are to show. Pure.
+    /// Returns the names of the Secrets whose certificates the Service's ports must show. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// What deletes certificates that were uploaded from Secrets, which no load balancer uses and no Service wants.
-    /// `cluster`: with all Secrets that Services name, readable or not. Asks the cloud. None: there is none that was
-    /// uploaded, used or not.
+    /// Returns the changes that delete unused certificates. These are certificates that were uploaded from Secrets,
+    /// that no load balancer uses and that no Service wants. `cluster` must have all Secrets that Services name,
+    /// including those that can't be read. Asks the cloud. `None` when no certificate was uploaded from a Secret,
+    /// used or not.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
         urgency: Urgency,
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
-    /// What was made for Services of this cluster that do not exist any more, and is kept:
-    /// for people. Asks the cloud.
+    /// Returns the objects that were made for Services of this cluster which do not exist any more, and that are kept.
+    /// For people. Asks the cloud.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
-    /// Why this health check of a port of the Service fails, where the server runs. Pure.
+    /// Returns why this health check of a port of the Service fails although the server runs. Pure.
     fn cause(&self, health: &Health, service: &Service) -> Cause;
 
-    /// What a load balancer does now: for people. Asks the cloud.
+    /// Returns the current usage of a load balancer, for people. Asks the cloud.
     fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
 
-/// Changes that run in the cloud after they were requested.
+/// Actions: changes that run in the cloud after they were requested.
 pub trait Actions: Send + Sync {
-    /// Asks once for all of these; those that have ended, each with how. Others still run.
+    /// Asks the cloud once about all of these actions. Returns the result of each action that has ended. The other
+    /// actions still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 
-    /// See [`Gate::may_wait`](super::gate::Gate::may_wait).
+    /// Whether it is worth waiting for actions, see [`Gate::may_wait`](super::gate::Gate::may_wait).
     fn may_wait(&self) -> bool {
         true
     }
 }
 
-/// What the cloud says, at one moment; and what should be done, by that.
+/// The state of the cloud at one moment, and the plans that follow from this state.
 pub trait Snapshot: Send + Sync {
-    /// Does it hold what plans for this Service rest on? Pure.
+    /// Whether the snapshot holds everything that plans for this Service need. Pure.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Calls that it takes to read the same once more.
+    /// Returns how many calls to the API are needed to read the data of this snapshot again.
     fn calls(&self) -> u32;
 
-    /// What brings this Service's load balancer in order. Pure.
+    /// Plans the changes that bring this Service's load balancer in order. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// What deletes the Service's load balancer, or takes the Service off it. The load balancer is found by its labels; an
-    /// external one whose labels were lost also by its ports and the Service's status. Pure.
+    /// Plans the changes that delete the Service's load balancer, or take the Service off it. The load balancer is
+    /// found by its labels. An external load balancer whose labels were lost is also found by its ports and the
+    /// Service's status. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// The load balancer that this cluster has, or had, for this Service, by our labels; one that another controller may
-    /// have made is none. Pure.
+    /// Returns the load balancer whose labels say that this cluster uses it, or used it, for this Service. A load
+    /// balancer that another controller may have made is never returned. Pure.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// The status of a Service of which too little is known for a plan, where the mode of its addresses must be another.
-    /// `None`: it stays as it is. Pure.
+    /// Returns a new status for a Service of which too little is known for a plan, when the IP mode of its addresses
+    /// must change. `None` means that the status stays as it is. Pure.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
-    /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
+    /// Plans the changes that end the management of the Service's load balancer. Its ports, targets and addresses stay,
+    /// and no plan changes them from then on. Pure.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// What gives this load balancer to the Service, as an operator has said, and brings it in order. Pure.
+    /// Plans the changes that give this load balancer to the Service, as an operator has asked, and bring
+    /// it in order. Pure.
     fn plan_adoption(
         &self,
         id: u64,
@@ -98,158 +105,168 @@ pub trait Snapshot: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// Is a server of the cluster's nodes a target? Then the project has that server. Pure.
+    /// Whether a server of the cluster's nodes is a target of any load balancer. Then the project
+    /// has that server. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Each load balancer of another owner that allows Services to use it, by its label. Pure.
+    /// Returns each load balancer of another owner that, by its label, allows Services to use it. Pure.
     fn external(&self) -> Vec<Balancer>;
 
-    /// How each load balancer of these Services is used, and what its health checks say. Pure.
+    /// Returns how each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// What ports of these Services' load balancers show; none: certificates were not read. Pure.
+    /// Returns the certificates that ports of these Services' load balancers show. `None` when certificates
+    /// were not read. Pure.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
-    /// `namespace.name`, which may be cut, or empty. Pure.
+    /// Returns each load balancer that carries the UID of a Service, of any cluster, with the Service or group that its
+    /// labels name: `namespace.name` for a Service, which may be cut, or an empty text. Pure.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// The key of the same group that is equal for all its Services: some may name a load balancer by its ID, others by its
-    /// name. `key`: see [`LoadBalancers::group`]. Pure.
+    /// Returns the key of the group in a form that is equal for all its Services, because some Services may name a load
+    /// balancer by its ID, and others by its name. `key` is the key of [`LoadBalancers::group`]. Pure.
     fn known_group(&self, key: String) -> String;
 
-    /// Load balancers of this cluster whose Service does not exist, and did not ask to keep it. Pure.
+    /// Returns the load balancers of this cluster whose Service does not exist and did not ask to keep them. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 
-    /// Those that it asked to keep. Pure.
+    /// Returns the load balancers of this cluster whose Service does not exist and asked to keep them. Pure.
     fn kept(&self, cluster: &Cluster) -> Vec<Kept>;
 }
 
-/// See [`LoadBalancerPlan::needs`].
+/// The data that a plan needs, see [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// All servers. The plan may add or turn targets, or remove some because of what [`OfferedNode::reach`] says.
+    /// All servers. The plan may add targets or change how they are reached, or remove some
+    /// targets because of [`OfferedNode::reach`].
     pub servers: bool,
-    /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt what no other Service owns, or leaves
-    /// something because another one does.
+    /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt something that no other Service owns,
+    /// or leave something because another Service owns it.
     pub services: bool,
-    /// Whether the project has a server of the cluster's nodes. No load balancer that was found is known to be the
-    /// Service's.
+    /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
+    /// Service's UID, or with the label of its group, was found.
     pub project: bool,
 }
 
-/// One write in the cloud that was planned.
+/// A planned write in the cloud.
 pub trait Change: Write + fmt::Debug + Send + Sync {
-    /// Makes it. Never repeated by itself: after an error the caller reads again.
+    /// Makes the change once, without a retry. After an error the caller reads the present state again.
     fn apply(&self) -> Result<Applied, Error>;
 
-    /// For the events: what kind of change it is.
+    /// Returns the kind of the change, for the events.
     fn kind(&self) -> ChangeKind {
         ChangeKind::Settings
     }
 
-    /// Does it create or delete a load balancer or a certificate? Not where the cluster's identity is not known.
+    /// Whether the change creates or deletes a load balancer or a certificate. Such a change is not made while the
+    /// cluster's identity is not known.
     fn creates_or_deletes(&self) -> bool {
         false
     }
 
-    /// It may be sent although the action of the change before it still runs. The cloud may answer
-    /// `ErrorKind::Busy`; then it is sent again afterwards.
+    /// Whether the change may be sent although the action of the change before it still runs. When the cloud answers
+    /// `ErrorKind::Busy`, the change is sent again afterwards.
     fn may_follow_at_once(&self) -> bool {
         false
     }
 
-    /// When it fails the changes after it are made all the same: a target or a certificate that
-    /// the cloud refuses must not keep the others from working.
+    /// Whether the changes after this one are made even if this one fails: a target or a certificate that the cloud
+    /// refuses must not keep the others from working.
     fn may_fail_alone(&self) -> bool {
         false
     }
 
-    /// What to make in its place after `ErrorKind::InPart`.
+    /// Returns the change to make instead when this change failed with `ErrorKind::InPart`.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
 
-    /// It removes a target, and no other would be left: not made when every addition before it was refused.
+    /// Whether the change removes the last target, unless another target is added first. The change is not made when
+    /// every addition before it was refused.
     fn needs_another_first(&self) -> bool {
         false
     }
 
-    /// The name of the load balancer that the change creates, with what asks for the name.
+    /// Returns the name of the load balancer that the change creates, with the source of the name.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
 
-    /// Reported on the Service once the change was made.
+    /// Returns the finding to report on the Service once the change was made.
     fn event(&self) -> Option<Finding> {
         None
     }
 }
 
-/// What a change is about.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Which nodes get traffic.
+    /// The change decides which nodes get traffic.
     Targets,
     /// The load balancer is deleted.
     Removal,
-    /// The load balancer stays: its Service is taken off it, or its management ends.
+    /// The load balancer stays, but its Service is taken off it, or its management ends.
     Release,
-    /// Anything else, creation included.
+    /// Any other change, creation included.
     Settings,
 }
 
-/// What one Service's load balancer is, should be, and what lies between.
+/// The plan for one Service's load balancer: its present state, its desired state, and the changes between them.
 #[derive(Debug, Default)]
 pub struct LoadBalancerPlan {
     pub outcome: Outcome,
-    /// The Service's load balancer. `None`: there is none yet, or none any more.
+    /// The Service's load balancer. `None` when there is no load balancer yet, or none any more.
     pub found: Option<Balancer>,
-    /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the label
-    /// of its group. False: there is none, or only its name or the label `adopt` says that it is the Service's.
+    /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the
+    /// label of its group. It is false when there is no load balancer, or when only its name or the label `adopt` says
+    /// that it is the Service's.
     pub carries_uid: bool,
-    /// Every field, with what there is, what should be, and what asks for it.
+    /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// What people should know. A part of the Service that is refused is here too, while the rest of the Service is synced.
+    /// The findings for people. A part of the Service that is refused has its finding here too, while the rest of the
+    /// Service is synced.
     pub findings: Vec<Finding>,
-    /// What the Service's status should say once the changes are made. `None`: it stays as it is. For a Service that ends on
-    /// an external load balancer with labels it is empty, and emptied before the first change: once the labels are removed
-    /// there, the status must not say any more that the Service has ports there. For all others that end, the write that
-    /// removes the finalizer empties it.
+    /// The Service's status after the changes. `None` when the status stays as it is. When the Service needs no load
+    /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
+    /// is written before the first change. Once these labels are removed, the status must no longer say that the
+    /// Service has ports there. For all other Services that need no load balancer any more, the write that removes the
+    /// finalizer empties the status.
     pub status: Option<Vec<Ingress>>,
-    /// What the plan changes or makes besides `found`. In one sync no other plan may change or make it.
+    /// The objects that the plan changes or makes besides `found`. In one sync no other plan may change or make them.
     pub claims: Vec<Claim>,
-    /// What must have been read after the pass began, from the APIs themselves, before it is applied: by what was read
-    /// last of nodes and cluster.
+    /// The data that must be read from the APIs themselves, after the present pass began, before the plan is applied.
+    /// The plan derives this from the last known nodes and cluster.
     pub needs: Needs,
 }
 
-/// What is done for a Service in the cloud.
+/// The outcome of a plan: what is done for a Service in the cloud.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing of the Service can be synced. `problems`: what `why` says, each by itself.
+    /// Nothing of the Service can be synced. `why` is the finding to report, and `problems` lists each problem of
+    /// the finding separately.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing: the management of its load balancer has ended. The Service gets no finalizer.
+    /// Nothing is done, because the management of the load balancer has ended. The Service gets no finalizer.
     Released,
-    /// It has no load balancer, and none is made now. A finding says why.
+    /// The Service has no load balancer, and none is made now. A finding says why.
     Waiting,
-    /// The changes, in their order, each after the actions of those before have ended, unless it may follow at once.
-    /// Without changes the load balancer is as it should be.
+    /// The changes in their order. Each is made after the actions of the changes before it have ended, unless it may
+    /// follow at once. Without changes the load balancer is as it should be.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
-/// What follows the changes of a plan, and the status.
+/// The step that follows the changes of a plan and the write of the status.
 #[derive(Debug, Default)]
 pub enum Then {
-    /// Nothing: all is as it should be.
+    /// Nothing follows, because everything is as it should be.
     #[default]
     Done,
-    /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
-    /// nothing failed.
+    /// The Service is planned again soon, although nothing failed, because a part of it waits for something in the
+    /// cloud for which the executor does not wait.
     Again,
-    /// What takes the Service off load balancers that do not serve it.
+    /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The same for load balancers that serve the Service until then. Without a change the new one can't serve it yet.
+    /// The changes that take the Service off the load balancers that serve it until these changes are made. When the
+    /// list is empty, the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -260,7 +277,7 @@ impl Default for Outcome {
 }
 
 impl Outcome {
-    /// These changes, and nothing after them.
+    /// Returns the outcome with these changes and nothing after them.
     pub fn of(changes: Vec<Box<dyn Change>>) -> Outcome {
         let then = Then::Done;
         Outcome::Change { changes, then }
@@ -271,7 +288,7 @@ impl Outcome {
         Outcome::Refused { why, problems }
     }
 
-    /// The changes that are made first. See [`Outcome::Change`].
+    /// Returns the changes of [`Outcome::Change`], which are made before those of [`leaves`](Outcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { changes, .. } => changes,
@@ -279,7 +296,8 @@ impl Outcome {
         }
     }
 
-    /// The changes that are made when everything else is done and the status says so.
+    /// Returns the changes that take the Service off load balancers. They are made last, after all other changes are
+    /// made and the Service's status is written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { then, .. } => then.leaves(),
@@ -287,7 +305,8 @@ impl Outcome {
         }
     }
 
-    /// The changes that are made first, to be executed.
+    /// Takes the changes of [`Outcome::Change`] out of the outcome, to execute them. The changes
+    /// of [`leaves`](Outcome::leaves) stay.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             Outcome::Change { changes, .. } => std::mem::take(changes),
@@ -295,7 +314,8 @@ impl Outcome {
         }
     }
 
-    /// The changes of [`leaves`](Outcome::leaves), to be executed. The plan stays unfinished.
+    /// Takes the changes of [`leaves`](Outcome::leaves) out of the outcome, to execute them. The outcome stays
+    /// unfinished, so that the Service is planned again.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             Outcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -312,7 +332,7 @@ impl Outcome {
         }
     }
 
-    /// Why nothing of the Service is synced.
+    /// Returns why nothing of the Service is synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
             Outcome::Refused { why, .. } => Some(why),
@@ -341,7 +361,7 @@ impl Outcome {
 }
 
 impl Then {
-    /// These, too, take the Service off load balancers.
+    /// Adds changes that take the Service off load balancers.
     pub fn and_leave(self, more: Vec<Box<dyn Change>>) -> Then {
         match self {
             Then::Done | Then::Again => Then::Leave(more),
@@ -365,13 +385,14 @@ impl Then {
 }
 
 impl LoadBalancerPlan {
-    /// Nothing is done, for this reason.
+    /// Refuses the plan for this reason, so that nothing is done.
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
         LoadBalancerPlan { outcome: Outcome::refused(why), status: None, ..self }
     }
 
-    /// Without what may not be done while the cluster's identity is not known: nothing is created or deleted, because it
-    /// would be another cluster's afterwards, or may be now. `why`: that this is so.
+    /// Removes the changes that create or delete objects, because the cluster's identity is not known. A created object
+    /// would later seem to belong to another cluster, and an object to delete may belong to another cluster now. `why`
+    /// is the finding that reports this.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let Outcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -388,8 +409,8 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// For a reader that no person is: with twenty load balancers of a hundred targets the details are most of a daemon's
-    /// memory.
+    /// Drops the details when no person reads the plan: with twenty load balancers of a hundred targets the details are
+    /// most of a daemon's memory.
     pub fn without_details(mut self) -> LoadBalancerPlan {
         self.fields = Vec::new();
         if let Some(found) = &mut self.found {
@@ -400,34 +421,33 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// The name of the load balancer that the changes create, with what asks for the name.
+    /// Returns the name of the load balancer that the change creates, with the source of the name.
     pub fn new_name(&self) -> Option<&Sourced<String>> {
         self.outcome.changes().iter().find_map(|change| change.new_name())
     }
 }
 
-/// What one plan takes, and no other one may take at the same time.
+/// An object that a plan claims. No other plan may claim it at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// Of a load balancer or certificate.
+    /// The ID of a load balancer or certificate.
     Id(u64),
-    /// Of a new load balancer.
+    /// The name of a new load balancer.
     Name(String),
-    /// Name of one that is uploaded.
+    /// The name of a certificate that is uploaded.
     Certificate(String),
 }
 
-/// Something in the cloud that was made for a Service which does not exist any more, and that
-/// no controller deletes.
+/// An object in the cloud that was made for a Service which does not exist any more, and that no controller deletes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
-    /// Names that a certificate is for.
+    /// The domain names of a certificate.
     pub domains: Vec<String>,
-    /// Of a load balancer.
+    /// The addresses of a load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<std::net::IpAddr>,
 }
@@ -438,26 +458,26 @@ pub struct Kept {
 pub struct Balancer {
     pub id: u64,
     pub name: String,
-    /// Name of its type, e.g. `lb11`.
+    /// The name of the load balancer's type, e.g. `lb11`.
     #[serde(rename = "type")]
     pub kind: String,
     pub location: String,
     #[serde(rename = "use")]
     pub use_of: BalancerUse,
-    /// The group of Services that shares it, as its label says: `namespace/name`, which may be cut.
+    /// The group of Services that shares the load balancer, as its label says: `namespace/name`, which may be cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Empty where it is one Service's own.
+    /// The ports with their owners. Empty when one Service owns the load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
-    /// Public ones first.
+    /// The addresses, the public ones first.
     pub addresses: Vec<std::net::IpAddr>,
     #[serde(flatten)]
     pub health: HealthyTargets,
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// Those that its ports show, as far as they were read.
+    /// The certificates that the ports show, as far as they were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }
@@ -469,18 +489,18 @@ pub struct HealthyTargets {
     pub total: usize,
 }
 
-/// What a load balancer costs, and carries. `None` means that the cloud does not say it.
+/// The price and the traffic of a load balancer. `None` means that the cloud does not say it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Consumption {
-    /// In the currency of the project's owner, without taxes.
+    /// The monthly price in the currency of the project's owner, without taxes.
     pub monthly_price: Option<f64>,
-    /// Of this month, in bytes.
+    /// The outgoing traffic of this month, in bytes.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
-    /// Outgoing traffic that the price covers.
+    /// The outgoing traffic that the price covers.
     pub included_traffic: Option<u64>,
-    /// Read only for an inspection.
+    /// The current usage, which is read only for an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -492,45 +512,45 @@ pub struct ShownCertificate {
     pub id: u64,
     pub name: String,
     pub ports: Vec<u16>,
-    /// None: the cloud does not say.
+    /// The time when the certificate expires. `None` means that the cloud does not say it.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// `namespace.name` of the Secret that it was uploaded from, as its label says, which may be cut.
+    /// The Secret that the certificate was uploaded from, as its label says: `namespace.name`, which may be cut.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
 
 named! {
-    /// Whose a load balancer is.
+    /// The use of a load balancer by Services.
     #[derive(Default, Serialize)]
     #[serde(rename_all = "lowercase")]
     BalancerUse {
-        /// One Service's.
+        /// One Service owns the load balancer.
         #[default]
         Own = "own",
-        /// Several Services'.
+        /// Several Services share the load balancer.
         Shared = "shared",
-        /// Another owner's.
+        /// Another owner made the load balancer.
         External = "external",
-        /// Its management has ended.
+        /// The management of the load balancer has ended.
         Released = "released",
     }
 }
 
-/// A port of a load balancer, and whose it is.
+/// A port of a load balancer, and the owner of the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortOwner {
     pub port: u16,
-    /// UID of the Service, as the port's label says; none: it has no label.
+    /// The UID of the Service, as the port's label says. `None` when the port has no label.
     pub uid: Option<String>,
-    /// `namespace/name`, where it is a Service of this cluster.
+    /// The Service as `namespace/name`, when the Service is one of this cluster.
     pub service: Option<String>,
-    /// The port of the targets to which it sends traffic, as a rule a node port.
+    /// The port of the targets to which the traffic is sent, usually a node port.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
 
-/// None: the cloud does not say.
+/// The current usage of a load balancer. `None` means that the cloud does not say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -539,61 +559,62 @@ pub struct Usage {
     pub requests_per_second: Option<f64>,
 }
 
-/// Where a load balancer sends traffic.
+/// A target of a load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Name of its node; else what the cloud calls it.
+    /// The name of the target's node, or the cloud's name for the target when no node is known.
     pub name: String,
     pub health: Vec<Health>,
 }
 
-/// What the health checks of one port say about one target.
+/// The result of the health checks of one port for one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     pub port: u16,
-    /// In the cloud's word, e.g. `healthy`.
+    /// The status in the cloud's words, e.g. `healthy`.
     pub status: Interned,
-    /// Why it is not, in the cloud's word, where it says so.
+    /// The reason why the target is not healthy, in the cloud's words, when the cloud gives one.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// It asks kube-proxy about the node, not the port.
+    /// Whether the health check asks kube-proxy about the node, and not the port.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
-    /// Why it fails, where that was found out.
+    /// The cause of the failure, when it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
-/// Why a target gets no traffic, for people.
+/// The cause why a target gets no traffic, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     #[serde(skip)]
     pub kind: CauseKind,
     pub message: Interned,
-    /// What to do about it, with the names of the objects that it is about.
+    /// What to do about the cause, with the names of the objects that are concerned.
     pub remedy: String,
 }
 
-/// What follows from the cause of an unhealthy target.
+/// The kind of a cause. It decides what follows from an unhealthy target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The target's server is off, which is a finding of its own.
+    /// The target's server is off, which another finding reports.
     ServerOff,
-    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local): the target should be unhealthy.
+    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local), so that the target
+    /// should be unhealthy.
     NoPod,
-    /// Something that has to be found and repaired.
+    /// Another cause, which a person has to find and repair.
     Other,
 }
 
-/// One field of a load balancer. Values as people read them.
+/// One field of a load balancer, with values as people read them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// E.g. `type`, `port 443 health check interval`.
+    /// The name of the field, e.g. `type` or `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// None: it is left unchanged.
+    /// The desired value. `None` when the field is left unchanged.
     pub want: Option<String>,
     pub source: Source,
 }
@@ -602,41 +623,45 @@ pub struct Field {
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service it was made for, as its labels say: `namespace.name`, which may be cut. Of one that Services shared,
-    /// their group.
+    /// The Service for which the load balancer was made, as its labels say: `namespace.name`, which may be cut. For a
+    /// load balancer that Services shared, the group of these Services.
     pub service: String,
-    /// UID of that Service.
+    /// The UID of the Service for which the load balancer was made, or the group when several Services shared
+    /// the load balancer.
     pub service_uid: String,
-    /// The Service exists, is of another type, and has no finalizer.
+    /// Whether the Service still exists. It is then of another type and has no finalizer.
     pub service_exists: bool,
-    /// None: it stays, see `stays`. The load balancer is read again before it is made, and must
-    /// be as it was.
+    /// The change that deletes the load balancer. `None` when the load balancer stays, see `stays`. The load balancer
+    /// is read again before the change is made, and must not have changed.
     pub removal: Option<Box<dyn Change>>,
-    /// Why it is not removed, on whatever request.
+    /// The reason why this program does not delete the load balancer, whoever asks for it. `None` when it may do so.
     pub stays: Option<String>,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
-    /// Its action runs in the cloud; the next change waits for its end.
+    /// The action of the change runs in the cloud. The next change waits until the action has ended.
     Running(ActionId),
-    /// What there is may differ from what the changes after it rest on: read again, plan again.
+    /// The present state may differ from the state that the following changes are based on. The caller must read again
+    /// and plan again.
     LookAgain(Option<ActionId>),
-    /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
-    /// Where a plan for its Service on that has no changes, nothing is read again.
+    /// The present state may differ from the state that the following changes are based on. The snapshot shows the
+    /// whole load balancer as it will be when the action has ended. When a new plan for the Service, based on this
+    /// snapshot, has no changes, nothing is read again.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
-    /// Not made, and nothing failed: what it rests on has changed. Read again.
+    /// The change was not made, although nothing failed, because the state that it is based on has changed. The caller
+    /// must read again.
     Overtaken,
 }
 
-/// Number of an action that runs in the cloud.
+/// The number of an action that runs in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Where it comes from, for people.
+    /// Returns where the certificate comes from, for people.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
@@ -647,7 +672,8 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// E.g. `Service default/web, which does not exist`.
+    /// Returns the Service or the group for which the load balancer was made, e.g. `Service default/web,
+    /// which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
         match (self.balancer.use_of, self.service_exists) {
@@ -684,30 +710,32 @@ impl Target {
 }
 
 named! {
-    /// What the health checks say of a load balancer's targets. Targets that were not checked yet do not count beside
-    /// others.
+    /// The health of a load balancer's targets. Once some targets were checked, targets that were not checked
+    /// yet are ignored.
     BalancerHealth {
         /// No target that was checked is unhealthy.
         All = "all",
         /// Some targets are healthy, and some are not.
         Some = "some",
-        /// No target is healthy on every port that counts: some are unhealthy, or there is no target.
+        /// No target is healthy on all counted ports. Either some targets are unhealthy, or the load balancer
+        /// has no targets.
         None = "none",
         /// There are targets, and no health check of them has ended.
         Unknown = "unknown",
     }
 }
 
-/// How many targets of a load balancer are healthy. Everything that is said of the health of targets rests on these
-/// numbers: `lb list`, `lb inspect`, `status`, `doctor`, the metric and the events. A target is unhealthy whatever the
-/// cause is, and whether or not another check reports the cause.
+/// How many targets of a load balancer are healthy. Every text about the health of targets is based on these numbers:
+/// `lb list`, `lb inspect`, `status`, `doctor`, the metric and the events. A target is unhealthy whatever the cause is,
+/// and whether or not another check reports the cause. [`Balancer::target_counts`] decides which ports are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// Targets that are healthy on each port that counts.
+    /// The number of targets that are healthy on each of the counted ports.
     pub healthy: usize,
-    /// Targets that are healthy on some port that counts, so that this port gets traffic.
+    /// The number of targets that are healthy on at least one of the counted ports, so that this port gets traffic.
     pub serving: usize,
-    /// Targets that are unhealthy on a port that counts. The others were not checked yet.
+    /// The number of targets that are unhealthy on at least one of the counted ports. A target that is neither healthy
+    /// nor unhealthy has a counted port that was not checked yet.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -733,18 +761,19 @@ impl fmt::Display for TargetCounts {
     }
 }
 
-/// What the health checks say of one load balancer.
+/// The results of the health checks of one load balancer.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The targets on the ports of all Services.
+    /// The counts for the ports of all Services.
     pub counts: TargetCounts,
-    /// The targets on the ports of each Service, by the UID of the Service.
+    /// The counts for the ports of each Service, by the UID of the Service.
     pub of_services: Vec<(String, TargetCounts)>,
 }
 
 impl Balancer {
-    /// `uid`: by the ports of this Service alone, where it has any; else by the ports of all Services. Ports of others on
-    /// an external load balancer never count.
+    /// Counts the targets by their health. When `uid` is the UID of a Service with ports on this load balancer, only
+    /// these ports are counted, otherwise the ports of all Services. Ports of other owners on an external load balancer
+    /// are never counted.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };
@@ -762,7 +791,8 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service has a port on the load balancer. On a load balancer of one Service each port is the Service's.
+    /// Whether the Service has a port on the load balancer. When no port has an owner, as on a load balancer of one
+    /// Service, every port belongs to the Service.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|one| one.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
@@ -777,7 +807,8 @@ impl Balancer {
         target.health.iter().filter(counts)
     }
 
-    /// Is it a port of this Service; none: of any? Where no port has an owner, as on one Service's own, each is.
+    /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no port of
+    /// the load balancer has an owner, as on the load balancer of one Service, every port belongs to the Service.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
         let has_owner = |one: &PortOwner| one.uid.is_some();
         if !self.ports.iter().any(has_owner) {

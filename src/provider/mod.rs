@@ -1,8 +1,8 @@
 //! The contract between the generic controllers and a cloud: traits and plain types, no I/O.
 //!
-//! Knows: what a controller asks of any cloud. Imports nothing of ours but `text`.
-//! What annotations, addresses and labels mean belongs to the provider behind the contract;
-//! taints, provided node IPs and guards belong to the controllers in front of it.
+//! The contract knows what a controller asks of any cloud. It imports only `text` of our modules. The meaning of
+//! annotations, addresses and labels belongs to the provider behind the contract. Taints, provided node IPs and guards
+//! belong to the controllers in front of the contract.
 
 pub mod calls;
 pub mod clock;
@@ -56,107 +56,110 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider
-/// reads is below it; all others are dropped while an answer is parsed.
+/// The text with which the domain of an annotation's key must end, so that the annotation of a Service or node is kept.
+/// A provider reads only such annotations. All others are dropped while an answer is parsed.
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
-/// A node's annotation, set by its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].
+/// The annotation of a node that holds its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// A node's annotation: the `InternalIP`s that it gets, in the form of [`one_ip_or_two`].
+/// The annotation of a node that lists the `InternalIP`s that the node gets, in the form of [`one_ip_or_two`].
 pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 
-/// A node's annotation: the labels that it has from its server, as they were set, `KEY=VALUE,…`.
+/// The annotation of a node that lists the labels that the node has from its server, as they were set: `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. What it does not offer, it answers with `None`.
+/// A cloud. A method returns `None` for something that the cloud does not offer.
 pub trait Provider: Send + Sync {
-    /// Name of the profile, e.g. `ccm-from-scratch`; also the prefix of the provider IDs it writes.
+    /// Returns the name of the profile, e.g. `ccm-from-scratch`. It is also the prefix of the provider IDs
+    /// that this provider writes.
     fn name(&self) -> &'static str;
 
-    /// What a provider ID that stands on a node means to this cloud. Pure.
+    /// Returns what the provider ID of a node means to this cloud. Pure.
     fn parse_provider_id(&self, text: &str) -> ProviderId;
 
-    /// The component that events about the provider's own findings are written as;
-    /// none: the controller's name.
+    /// Returns the component that events about the provider's own findings name. `None` means the
+    /// name of the controller.
     fn event_component(&self) -> Option<&'static str> {
         None
     }
 
-    /// Reads once what every later call needs, e.g. the private network named in the settings.
-    /// Called before the lists that rest on it, until it succeeds; costs nothing afterwards.
+    /// Reads once the data that every later call needs, e.g. the private network that the settings name. The caller
+    /// calls this method before it reads lists that need the data, until a call succeeds. Later calls cost nothing.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Calls made to the cloud's API so far, every try counted.
+    /// Returns how many calls were made to the cloud's API so far. Every try counts.
     fn calls(&self) -> u64 {
         0
     }
 
-    /// A call to the cloud's API has succeeded since the start. A cloud without one is always reached.
+    /// Whether a call to the cloud's API has succeeded since the start. A cloud without an API counts as reached.
     fn is_reached(&self) -> bool {
         true
     }
 
-    /// How the cloud is reached and what it says about that: what `doctor` shows. `asks`: whether calls may be made for
-    /// it; else it is what earlier answers said.
+    /// Returns what `doctor` reports about the access to the cloud. When `asks` is true, the provider may call the API
+    /// to find this out. Otherwise the result is based on earlier answers of the API.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
 
-    /// The servers that nodes run on.
+    /// Returns the servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
 
-    /// Dedicated servers among them; none: not turned on, or without credentials.
+    /// Returns the dedicated servers. `None` when they are not turned on, or when their credentials are missing.
     fn dedicated(&self) -> Option<&dyn Dedicated> {
         None
     }
 
-    /// The load balancers that Services get.
+    /// Returns the load balancers that Services get.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         None
     }
 
-    /// The routes of the private network that nodes are in.
+    /// Returns the routes of the private network that the nodes are in.
     fn routes(&self) -> Option<&dyn Routes> {
         None
     }
 }
 
-/// What was found without changing anything.
+/// The result of [`Provider::checkup`], which changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Checkup {
     pub permission: Permission,
-    /// Calls an hour, and how many of them remain; none: the API did not say.
+    /// The limit of calls an hour, and how many of them remain. `None` when the API did not say it.
     pub rate_limit: Option<(u64, u64)>,
-    /// By how much the API's clock is ahead of this machine's; a second or two are the network's.
+    /// How many seconds the API's clock is ahead of this machine's clock. A difference of a second or two
+    /// comes from the network.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, for people; none: they name none.
+    /// The private network that the settings name, for people. `None` when they name no network.
     pub network: Option<Result<String, Error>>,
-    /// Whether dedicated servers have that network's routes; none: not known, or none are connected to it.
+    /// Whether the routes of the private network are exposed to dedicated servers. `None` when this is not known, or
+    /// when no dedicated servers are connected to the network.
     pub exposes_routes: Option<bool>,
     pub attached: Attached,
 }
 
-/// What the credentials allow.
+/// The permissions of the credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
     ReadWrite,
     ReadOnly,
-    /// The API does not accept them any more; its answer.
+    /// The API does not accept the credentials any more. The text is the answer of the API.
     Refused(String),
-    /// Not known; why.
+    /// The permissions are not known. The text is the reason.
     Unknown(String),
 }
 
-/// Is this machine in the private network?
+/// Whether this machine is attached to the private network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     Yes,
-    /// The networks that it is attached to, for people.
+    /// The machine is not attached. The text lists the networks that it is attached to, for people.
     No(String),
-    /// Not known; why.
+    /// It is not known whether the machine is attached. The text is the reason.
     Unknown(String),
 }
 

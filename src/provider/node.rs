@@ -1,4 +1,4 @@
-//! A Kubernetes node, as far as a cloud needs to know it.
+//! A Kubernetes node, with the fields that a cloud needs to know.
 
 use super::interned::Interned;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// What a provider may read of a node to describe its server.
+/// The fields of a node that a provider may read to describe the node's server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
     pub annotations: BTreeMap<String, String>,
-    /// It is not initialised yet.
+    /// Whether the node is not initialised yet.
     pub is_new: bool,
-    /// That it has now: its kubelet's, or what was written for it.
+    /// The present addresses of the node: those of its kubelet, or those that were written for it.
     pub addresses: Vec<NodeAddress>,
 }
 
@@ -25,7 +25,7 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// Its type. Kubernetes accepts any word; those of the field have a name.
+/// The type of an address. Kubernetes accepts any word. The well-known words have a variant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AddressKind {
     Hostname,
@@ -40,13 +40,14 @@ impl NodeAddress {
         NodeAddress { kind, address: address.to_string() }
     }
 
-    /// The address as an IP, where it is one.
+    /// Returns the address as an IP, or `None` when it is no IP.
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.parse().ok()
     }
 }
 
-/// An IP, or an IPv4 and an IPv6 joined by a comma; an unspecified address is none.
+/// Parses one IP address, or an IPv4 and an IPv6 address with a comma between them. Returns `None` for any other text,
+/// and when an address is unspecified, e.g. `0.0.0.0`.
 pub fn one_ip_or_two(text: &str) -> Option<Vec<IpAddr>> {
     let ips = text.split(',').map(|part| part.trim().parse().ok());
     let ips: Vec<IpAddr> = ips.collect::<Option<_>>()?;

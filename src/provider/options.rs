@@ -1,4 +1,4 @@
-//! What a user chooses of a provider: the plain types that settings are parsed into.
+//! The options of a provider: the plain types that settings are parsed into.
 
 use super::source::Sourced;
 use crate::text::selector::Selector;
@@ -10,14 +10,14 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 named! {
-    /// `--cloud-provider`: whose provider IDs, labels and names are written.
+    /// `--cloud-provider`: which program's provider IDs, labels and names are written.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
-        /// Our own names.
+        /// Our own provider IDs, labels and names.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// Those of hcloud-cloud-controller-manager, which we replace.
+        /// The provider IDs, labels and names of hcloud-cloud-controller-manager, which we replace.
         Hcloud = "hcloud",
     }
 }
@@ -31,7 +31,7 @@ named! {
         Ipv4 = "ipv4",
         Ipv6 = "ipv6",
         Dualstack = "dualstack",
-        /// None of them.
+        /// No public address becomes an `ExternalIP`.
         None = "none",
     }
 }
@@ -40,19 +40,19 @@ named! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InternalIpFrom {
-    /// That in the private Network alone.
+    /// The address in the private Network, and no other.
     #[default]
     Network,
-    /// That of the kubelet's `--node-ip`, also where the cloud does not know it.
+    /// The address of the kubelet's `--node-ip`, even when the cloud does not know this address.
     Kubelet,
 }
 
-/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that become labels of their nodes. `DOMAIN/` are all of a
-/// domain, `DOMAIN/NAME` is one.
+/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that become labels of their nodes. `DOMAIN/` means all
+/// labels of a domain, and `DOMAIN/NAME` means one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelPrefixes(pub Vec<String>);
 
-/// Is it in a domain whose labels have a meaning to Kubernetes?
+/// Whether the label is in a domain whose labels have a meaning to Kubernetes.
 pub fn is_kubernetes_label(key: &str) -> bool {
     let domain = key.split('/').next().unwrap_or_default();
     let is_in =
@@ -69,7 +69,7 @@ impl LabelPrefixes {
     }
 }
 
-/// `HCLOUD_NETWORK`: digits are an ID, anything else is a name.
+/// `HCLOUD_NETWORK`: digits are the ID of a network, anything else is its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkSelector {
     Id(u64),
@@ -84,34 +84,36 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// A word that the API did not have when this was written.
+        /// A value that the API did not have when this program was written.
         #[serde(other)]
         Unknown = "unknown",
     }
 }
 
 named! {
-    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: what is asked whether a node takes traffic.
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: the program that health checks ask whether a node takes traffic.
     #[derive(Deserialize)]
     #[serde(rename_all = "kebab-case")]
     HealthCheck {
-        /// kube-proxy, or what replaces it, about the node; with `externalTrafficPolicy: Cluster`.
+        /// kube-proxy, or a program that replaces it, answers for the node. Used with `externalTrafficPolicy: Cluster`.
         KubeProxy = "kube-proxy",
     }
 }
 
-/// `HCLOUD_LOAD_BALANCERS_LABELS`: what users say of load balancers; never labels that decide anything.
+/// `HCLOUD_LOAD_BALANCERS_LABELS`: the labels that users choose for load balancers. No decision is
+/// based on these labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(pub BTreeMap<String, String>);
 
 impl Labels {
-    /// A tenant writes them, and each list of load balancers repeats them.
+    /// How many labels are accepted. A tenant may write the labels, and every list of load balancers contains them.
     const AT_MOST: usize = 32;
 
-    /// Of labels that say whose a load balancer is; the last is the cloud's own.
+    /// The prefixes of labels that name the owner of a load balancer. The last prefix is the cloud's own.
     const RESERVED: [&str; 3] = ["ccm-from-scratch/", "hcloud-ccm/", "hetzner.cloud/"];
 
-    /// `team=web,cost=42`, by the rules of the Cloud API. The error says what is wrong with it.
+    /// Parses labels like `team=web,cost=42`, by the rules of the Cloud API. The error says what is
+    /// wrong with the text.
     pub fn parse(text: &str) -> Result<Labels, String> {
         let mut labels = BTreeMap::new();
         let items = text.split(',').map(str::trim);
@@ -143,12 +145,13 @@ impl Labels {
     }
 }
 
-/// The domains for which Services may have managed certificates; each covers its subdomains. Empty: none.
+/// The domains for which Services may have managed certificates. Each domain covers its subdomains. An empty list means
+/// that no domain is allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateDomains(pub Vec<String>);
 
 impl CertificateDomains {
-    /// `example.com,example.org`, or `none`. The error says what is wrong with it.
+    /// Parses `example.com,example.org` or `none`. The error says what is wrong with the text.
     pub fn parse(text: &str) -> Result<CertificateDomains, String> {
         if text.eq_ignore_ascii_case("none") {
             return Ok(CertificateDomains::default());
@@ -165,7 +168,7 @@ impl CertificateDomains {
         }
     }
 
-    /// `domain`: also one with `*` as its first part.
+    /// Whether a certificate for this domain is allowed. The first part of `domain` may be `*`.
     pub fn covers(&self, domain: &str) -> bool {
         let name = domain.strip_prefix("*.").unwrap_or(domain).to_ascii_lowercase();
         self.0.iter().any(|allowed| {
@@ -175,13 +178,13 @@ impl CertificateDomains {
     }
 }
 
-/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`; and what Services may ask for. `None` means
-/// that the setting is unset.
+/// The settings `HCLOUD_LOAD_BALANCERS_*`: the defaults for Services without the corresponding annotation, and the
+/// limits of what Services may ask for. `None` means that the setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
     /// `…_TYPE`.
     pub kind: Option<Sourced<String>>,
-    /// `…_LOCATION`. Not together with `network_zone`.
+    /// `…_LOCATION`. Excludes `network_zone`.
     pub location: Option<Sourced<String>>,
     /// `…_NETWORK_ZONE`.
     pub network_zone: Option<Sourced<String>>,
@@ -191,12 +194,12 @@ pub struct LoadBalancerDefaults {
     /// `…_USES_PROXYPROTOCOL`.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `…_LABELS`: of all load balancers; of one key the annotation wins.
+    /// `…_LABELS`: the labels of all load balancers. A label with the same key in a Service's annotation wins.
     pub labels: Option<Sourced<Labels>>,
     pub permitted: PermittedUse,
 }
 
-/// By which addresses load balancers are reached, and reach the nodes.
+/// The addresses by which load balancers are reached, and by which they reach the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
     /// `…_DISABLE_PUBLIC_NETWORK`.
@@ -211,7 +214,7 @@ pub struct NetworkDefaults {
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 
-/// How the targets of load balancers are checked.
+/// The settings of the health checks of targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheckDefaults {
     /// `…_HEALTH_CHECK`.
@@ -227,17 +230,18 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// Which things of the project Services may use. `None` means all of them.
+/// The objects of the project that Services may use. `None` means that Services may use all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
-    /// `…_PRIVATE_IPV4_RANGES`: private addresses that Services may ask for.
+    /// `…_PRIVATE_IPV4_RANGES`: the private addresses that Services may ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
-    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim.
+    /// `…_PRIMARY_IP_SELECTOR`: the labels of the Primary IPs that Services may claim.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_SELECTOR`: labels of the certificates that Services may name, besides those of their own namespace.
-    /// `None` means all that are not another namespace's.
+    /// `…_CERTIFICATE_SELECTOR`: the labels of the certificates that Services may name. A Service may always name
+    /// the certificates of its own namespace. `None` means that a Service may name every certificate except those
+    /// of other namespaces.
     pub certificate_selector: Option<Sourced<Selector>>,
-    /// `…_CERTIFICATE_DOMAINS`: domains for which Services may have managed certificates.
+    /// `…_CERTIFICATE_DOMAINS`: the domains for which Services may have managed certificates.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
 }
 

@@ -1,7 +1,7 @@
-//! The only place where the program asks for its variables, writes its outputs, and sets its logger.
+//! The only place where the program reads its environment variables, writes its outputs, and sets its logger.
 //!
-//! In a [`Simulation`](super::clock::Simulation) with surroundings, these are the simulation's: a test can run whole
-//! commands and daemons in one thread.
+//! In a [`Simulation`](super::clock::Simulation) with surroundings, variables, outputs and logger are the simulation's,
+//! so that a test can run whole commands and daemons in one thread.
 
 use super::clock::surroundings;
 use log::{LevelFilter, Log, SetLoggerError};
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
-/// The value of an environment variable; `None` when it is unset.
+/// Returns the value of an environment variable, or `None` when it is unset.
 pub fn variable(name: &str) -> Option<OsString> {
     if is_simulated() {
         return variables().into_iter().find(|(other, _)| other == name).map(|(_, value)| value);
@@ -17,18 +17,18 @@ pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// All environment variables: name and value.
+/// Returns the names and values of all environment variables.
 pub fn variables() -> Vec<(OsString, OsString)> {
     let simulated = surroundings(|process| process.variables());
     simulated.unwrap_or_else(|| std::env::vars_os().collect())
 }
 
-/// The home folder of the user.
+/// Returns the home folder of the user.
 pub fn home() -> Option<PathBuf> {
     if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Whether a person looks at stdout, or at stderr, and not a program.
+/// Whether stdout, or stderr with `is_stderr`, is a terminal, so that a person reads it and not a program.
 pub fn is_terminal(is_stderr: bool) -> bool {
     let is_terminal = if is_stderr { stderr().is_terminal() } else { stdout().is_terminal() };
     is_terminal && !is_simulated()
@@ -47,7 +47,7 @@ pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// From now on the process logs with this logger. The error: it has one already.
+/// Sets the logger of the process. The error means that the process has a logger already.
 pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLoggerError> {
     let mut logger = Some(logger);
     if surroundings(|process| logger.take().map(|logger| process.log_with(logger))).is_some() {
@@ -58,7 +58,7 @@ pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLogge
     Ok(())
 }
 
-/// What is written to it goes to stderr.
+/// A writer to stderr.
 #[derive(Debug)]
 pub struct Stderr;
 

@@ -1,7 +1,7 @@
-//! The routes of a private network: traffic to a node's pods is sent to that node.
+//! The routes of a private network. Traffic to a node's pods is sent to that node.
 //!
-//! One change at a time: while a network is being changed, another change of it is answered
-//! `ErrorKind::Busy`.
+//! Changes are made one at a time: while a network is being changed, another change of it
+//! is answered with `ErrorKind::Busy`.
 
 use super::description::{Description, Verb, Write};
 use super::error::{Error, Urgency};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The private network that a cloud's nodes are in. It knows IPv4 alone.
+/// The private network that a cloud's nodes are in. The network has only IPv4.
 pub trait Routes: Actions {
-    /// The network with all of its routes: complete, or an error.
+    /// Returns the network with all of its routes: a complete list, or an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
-    /// The write that makes this change: it adds or deletes exactly this route. A route that does not exist counts
-    /// as deleted.
+    /// Returns the write that makes this change. The write adds or deletes exactly this route. To delete a route that
+    /// does not exist is no error.
     fn change(&self, change: RouteChange) -> Box<dyn Change>;
 }
 
@@ -26,29 +26,30 @@ pub trait Routes: Actions {
 pub struct Network {
     pub id: u64,
     pub name: String,
-    /// What its servers send into it by default.
+    /// The range of addresses whose traffic the network's servers send into the network by default.
     pub range: Option<Ipv4Net>,
-    /// Where its servers have their addresses: no route may lead into one of these.
+    /// The ranges in which the network's servers have their addresses. No route may lead into one of these ranges.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,
-    /// Routes of a form that we don't know; they count, and nothing else.
+    /// How many routes have a form that this program does not know. They count towards the limit of routes, and have
+    /// no other effect.
     pub other_routes: usize,
     pub routes_at_most: usize,
 }
 
-/// Where packets for a destination are sent to. A destination is there once.
+/// A route: the gateway to which packets for a destination are sent. A network has one route for a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Route {
     pub destination: Ipv4Net,
     pub gateway: Ipv4Addr,
 }
 
-/// One write to the network that was planned.
+/// A planned write to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteChange {
     pub kind: RouteChangeKind,
     pub route: Route,
-    /// Whose pods the route is for, or on whose server it ends; none: no node is concerned.
+    /// The node whose pods the route is for, or on whose server the route ends. `None` when no node is concerned.
     pub node: Option<String>,
     pub why: &'static str,
 }
@@ -64,7 +65,7 @@ impl RouteChange {
         self.kind == RouteChangeKind::Delete
     }
 
-    /// What it is about: its node, else the destination itself.
+    /// Returns the object that the change is about: its node, or the destination when there is no node.
     pub fn object(&self) -> String {
         match &self.node {
             Some(node) => format!("node/{node}"),
@@ -81,7 +82,7 @@ impl Write for RouteChange {
         }
     }
 
-    /// `add route 10.244.1.0/24 via 10.0.0.2`.
+    /// Describes the change, e.g. `add route 10.244.1.0/24 via 10.0.0.2`.
     fn description(&self) -> Description {
         let route = format!("route {}", self.route);
         match self.kind {

@@ -1,4 +1,4 @@
-//! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
+//! A Service of type LoadBalancer and the nodes behind it, with the fields that a cloud needs to know.
 
 use super::instance::{InstanceId, ProviderId};
 use super::interned::NodeLabels;
@@ -16,49 +16,50 @@ pub struct Service {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// `metadata.creationTimestamp`, by the API server's clock; none: not known.
+    /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many annotations it has that are not known, besides those in `annotations`, which have no values.
+    /// The number of unknown annotations that are not in `annotations`. That map holds only the first unknown
+    /// annotations, with empty values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
-    /// Where every node says whether it runs a pod of the Service; only with [`TrafficPolicy::Local`].
+    /// The port where every node answers whether it runs a pod of the Service. Set only with [`TrafficPolicy::Local`].
     pub health_check_node_port: Option<u16>,
-    /// `spec.loadBalancerIP`; empty when unset.
+    /// `spec.loadBalancerIP`, or an empty text when it is unset.
     pub load_balancer_ip: String,
     /// `spec.loadBalancerSourceRanges`.
     pub source_ranges: Vec<String>,
-    /// `spec.sessionAffinity` is `ClientIP`.
+    /// Whether `spec.sessionAffinity` is `ClientIP`.
     pub has_session_affinity: bool,
-    /// `spec.ipFamilies` is `IPv6` alone: so are its node ports.
+    /// Whether `spec.ipFamilies` is `IPv6` alone, so that the node ports are IPv6 alone too.
     pub is_ipv6_alone: bool,
-    /// IP addresses and host names in its status.
+    /// The IP addresses and host names in the status of the Service.
     pub addresses: Vec<String>,
 }
 
-/// What is kept of an annotation of a Service.
+/// The kind of an annotation of a Service. It decides what is kept of the annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationKind {
-    /// Its value is read.
+    /// The annotation is known, and its value is read.
     Known,
-    /// It has our prefix, and no such annotation exists: its name is reported.
+    /// The annotation has our prefix, but no such annotation exists. Its name is reported.
     Unknown,
-    /// Nothing of it is read.
+    /// The annotation belongs to others, and nothing of it is read.
     Foreign,
 }
 
-/// One of `spec.ports`.
+/// An entry of `spec.ports`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// Empty when the only port has none.
+    /// The name of the port. Empty when the only port has no name.
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub protocol: Protocol,
     pub port: u16,
-    /// None: `allocateLoadBalancerNodePorts` is false, or not allocated yet.
+    /// The node port. `None` when `allocateLoadBalancerNodePorts` is false, or when no node port is allocated yet.
     pub node_port: Option<u16>,
 }
 
@@ -76,7 +77,7 @@ pub enum Protocol {
 pub enum TrafficPolicy {
     #[default]
     Cluster,
-    /// Only nodes that run a pod of the Service answer.
+    /// A node takes traffic for the Service only when it runs one of the Service's pods.
     Local,
 }
 
@@ -87,103 +88,109 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// What the cloud's list of servers says of its server.
+    /// The entry of the node's server in the cloud's list of servers.
     pub reach: Reach,
-    /// Of a dedicated server: its public address; none: it has none, or it is not known without credentials.
+    /// The public address of a dedicated server. `None` when the server has no such address, or when it is not known
+    /// because credentials are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
-/// What the cloud's list of servers says of one server.
+/// The entry of one server in the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// No list was read.
+    /// No list of servers was read.
     #[default]
     Unknown,
-    /// The complete list does not have it.
+    /// The list is complete, and does not have the server.
     Missing {
-        /// The list was requested after this pass began; else the server may be newer than the list.
+        /// Whether the list was requested after this pass of the controller began. Otherwise the server may be newer
+        /// than the list.
         is_certain: bool,
     },
-    /// It exists, and can be reached by these.
+    /// The server exists. It can be reached by its public IPv4 address, if any, and by its addresses in these networks.
     By {
         has_public_ipv4: bool,
-        /// Numbers of the private networks that it has an address in.
+        /// The numbers of the private networks in which the server has an address.
         networks: Vec<u64>,
     },
 }
 
-/// A certificate with its chain, and its key: they fit each other, and the certificate is valid now.
+/// A certificate with its chain and its private key. The key fits the certificate, and the certificate is valid now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// PEM, the server's own certificate first.
+    /// The chain as PEM. The server's own certificate comes first.
     pub chain: String,
-    /// How many it has.
+    /// How many certificates the chain has.
     pub certificates: usize,
-    /// SHA-256 of the chain, in hexadecimal digits.
+    /// The SHA-256 digest of the chain, in hexadecimal digits.
     pub digest: String,
     pub key: PrivateKey,
 }
 
-/// PEM of a private key. `Debug` says nothing of it.
+/// A private key as PEM. `Debug` does not print it.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct PrivateKey(String);
 
-/// What a Secret of type `kubernetes.io/tls` holds; the error: why it can't be used, for people.
+/// The content of a Secret of type `kubernetes.io/tls`. The error says why it can't be used, for people.
 pub type TlsSecret = Result<Arc<TlsPair>, String>;
 
-/// By namespace and name. One that was not read is not among them.
+/// Secrets of type `kubernetes.io/tls`, by namespace and name. A Secret that was not read is missing.
 pub type TlsSecrets = BTreeMap<(String, String), TlsSecret>;
 
-/// The cluster that asks.
+/// The cluster whose Services are planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The UID of its Service `default/kubernetes` as it was first seen: distinguishes two clusters in one project. Empty:
-    /// it is not known, and nothing is created or deleted.
+    /// The UID of the cluster's Service `default/kubernetes` as it was first seen. It distinguishes two clusters in one
+    /// project. Empty when the UID is not known. Then nothing is created or deleted.
     pub uid: String,
-    /// UIDs that this Service had besides: what was made under one of them is this cluster's.
+    /// Other UIDs that the Service `default/kubernetes` had earlier. Objects that were made under one of these UIDs
+    /// belong to this cluster.
     pub former_uids: Vec<String>,
-    /// `--cluster-name`: for people only.
+    /// `--cluster-name`, for people only.
     pub name: String,
-    /// UIDs of all its Services, of any type.
+    /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a load balancer of several stay as they are, by their UIDs.
+    /// The Services whose ports on a shared load balancer stay as they are, by UID.
     pub untouched: HashMap<String, UntouchedService>,
     /// The Services that use load balancers together.
     pub groups: Groups,
-    /// Cloud servers of all its nodes, offered or not, and the nodes' names.
+    /// The cloud servers of all nodes of the cluster, offered or not, with the names of the nodes.
     pub servers: HashMap<InstanceId, String>,
-    /// `InternalIP` and `ExternalIP` of all its nodes.
+    /// The `InternalIP`s and `ExternalIP`s of all nodes of the cluster.
     pub addresses: HashSet<IpAddr>,
-    /// Those of its nodes on dedicated servers, and the nodes' names. None without credentials for these servers:
-    /// then nothing of them is removed.
+    /// The addresses of the nodes on dedicated servers, with the names of the nodes. Empty without credentials for
+    /// these servers. Then none of their targets is removed.
     pub dedicated: HashMap<IpAddr, String>,
-    /// Those of `dedicated` that the cloud itself names. The others were written by kubelets, which may write any address:
-    /// no target is removed because of them.
+    /// The addresses of `dedicated` that the cloud itself names. The others were written by kubelets, which may write
+    /// any address, so that no target is removed because of them.
     pub proven: HashSet<IpAddr>,
-    /// Nodes with a provider ID that is not ours, and that ID.
+    /// The names of the nodes with a provider ID that is not ours, each with this provider ID.
     pub foreign_nodes: Vec<(String, String)>,
-    /// Those that the Services which are planned name.
+    /// The Secrets that the planned Services name.
     pub tls_secrets: TlsSecrets,
 }
 
-/// A Service whose ports are not touched: another controller's, or one of ours that was not read.
+/// A Service whose ports are not touched, because it belongs to another controller, or because it is ours
+/// and was not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// The Service is larger than is read, so what it asks for is not known. Else it belongs to another controller.
+    /// Whether the Service is too large to be read, so that it is not known what the Service asks for. Otherwise it
+    /// belongs to another controller.
     pub is_unread: bool,
 }
 
-/// The Services that use load balancers together, indexed: no plan looks at the groups of others.
+/// The groups of Services that share load balancers, with an index by UID, so that a plan need not look
+/// at other groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// By [`group`](super::LoadBalancers::group); the oldest first.
+    /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.
     by_key: HashMap<String, Vec<Service>>,
-    /// The key of its group, and its place there, by the UID of a Service.
+    /// The key of the group and the place in the group, by the UID of a Service.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
-/// One entry of `status.loadBalancer.ingress`.
+/// An entry of `status.loadBalancer.ingress`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
@@ -191,12 +198,13 @@ pub struct Ingress {
     pub ip: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// `VIP` or `Proxy`; none for a hostname.
+    /// `VIP` or `Proxy`, or `None` for a hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
 }
 
-/// By [`group`](super::LoadBalancers::group), the oldest first.
+/// Creates the index from the Services of each group by the key of [`group`](super::LoadBalancers::group),
+/// the oldest Service first.
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
@@ -210,38 +218,39 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// The Services with this key, the oldest first.
+    /// Returns the Services of the group with this key, the oldest first.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The Service with this UID, where it is in a group.
+    /// Returns the Service with this UID, or `None` when it is in no group.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
     }
 
-    /// All Services that are in a group.
+    /// Returns all Services that are in a group.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_key.values().flatten()
     }
 }
 
 impl Cluster {
-    /// All UIDs by which the cluster is known, its identity first; none: it is not known.
+    /// Returns all UIDs by which the cluster is known, its identity first. Nothing is returned when the identity
+    /// is not known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Is the cluster known by this UID?
+    /// Whether the cluster is known by this UID.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|one| one == uid)
     }
 }
 
 impl Service {
-    /// `namespace/name`, as people write it.
+    /// Returns `namespace/name`, as people write it.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -263,7 +272,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// What is unset, or unknown here, is TCP.
+/// Parses the name of a protocol. A protocol that is unset or unknown here is TCP.
 impl From<String> for Protocol {
     fn from(name: String) -> Protocol {
         match name.as_str() {

@@ -1,9 +1,9 @@
-//! Where a desired value comes from: every one of them can say it.
+//! The source of a desired value. Every desired value can name its source.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// A value and what asks for it.
+/// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sourced<T> {
     pub value: T,
@@ -16,7 +16,7 @@ impl<T> Sourced<T> {
     }
 }
 
-/// What asks for a value. Prints as one phrase, in tables and JSON alike.
+/// The source of a value: what asks for it. A source prints as one phrase, in tables and JSON alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An annotation of the object.
@@ -27,11 +27,11 @@ pub enum Source {
     Environment(String),
     /// A command-line flag.
     Flag(String),
-    /// Unset; the setting whose default it is.
+    /// The default of the setting with this name, because the setting is unset.
     Default(String),
     /// A field of the cloud's server, and the rule or setting that chose it.
     Server { field: &'static str, because: Option<String> },
-    /// What is on the object already is kept.
+    /// The present value of the object, which is kept.
     Kept,
     /// A rule of ours or of Kubernetes.
     Rule(&'static str),
@@ -46,7 +46,8 @@ impl Source {
         Source::Server { field, because: Some(because.to_string()) }
     }
 
-    /// The setting or field alone, as a user writes it: `--flag`, `VARIABLE`; `default` where it is unset.
+    /// Returns the name of the setting or field without its kind, as a user writes it, e.g. `--flag` or `VARIABLE`. For
+    /// a default, returns `default`.
     pub fn name(&self) -> &str {
         match self {
             Source::Annotation(name)
@@ -60,7 +61,7 @@ impl Source {
         }
     }
 
-    /// An operator or the owner of the object asks for it.
+    /// Whether an operator or the owner of the object asks for the value.
     pub fn is_set(&self) -> bool {
         use Source::{Annotation, Environment, Flag, Label};
         matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
@@ -70,7 +71,7 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Of a value that is unset: the setting whose default it is.
+    /// Returns the setting whose default the value is, or `None` for a value from another source.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

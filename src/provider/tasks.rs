@@ -1,7 +1,7 @@
-//! Tasks side by side: each on a thread of its own, and their results in the order in which they end.
+//! Tasks that run side by side, each on a thread of its own. Their results come in the order in which the tasks end.
 //!
-//! In a simulation a task runs when its result is waited for, on the waiting thread, and the simulation chooses which one
-//! of several is next.
+//! In a simulation a task runs when its result is waited for, on the waiting thread, and the simulation chooses which
+//! of several tasks is next.
 
 use super::clock;
 use std::cell::{Cell, RefCell};
@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Tasks of a scope. All of them end before it.
+/// The tasks of a scope. All of them end before the scope.
 pub struct Tasks<'scope, 'env, R> {
     place: Place<'scope, 'env, R>,
-    /// Begun, and their results not fetched yet.
+    /// How many tasks were begun whose results are not fetched yet.
     open: Cell<usize>,
 }
 
@@ -22,11 +22,11 @@ enum Place<'scope, 'env, R> {
     Threads {
         scope: &'scope Scope<'scope, 'env>,
         results: Receiver<R>,
-        /// Cloned for each task.
+        /// The sender of results, which is cloned for each task.
         sender: Sender<R>,
     },
     Simulated {
-        /// When each was begun.
+        /// The tasks that did not run yet, with the time at which each was begun.
         waiting: RefCell<Vec<(Instant, Task<'env, R>)>>,
     },
 }
@@ -42,7 +42,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         Tasks { place, open: Cell::new(0) }
     }
 
-    /// How many results are still to come.
+    /// Returns how many results were not fetched yet.
     pub fn open(&self) -> usize {
         self.open.get()
     }
@@ -52,7 +52,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         match &self.place {
             Place::Threads { scope, sender, .. } => {
                 let sender = sender.clone();
-                // Without a receiver the result has no use.
+                // The result is not needed when there is no receiver any more.
                 scope.spawn(move || drop(sender.send(task())));
             }
             Place::Simulated { waiting } => {
@@ -61,12 +61,13 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         }
     }
 
-    /// The next result; none: no task ended within this time.
+    /// Returns the next result, or `None` when no task ended within this time.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
             Place::Threads { results, .. } => results.recv_timeout(clock::to_machine(wait)).ok(),
             Place::Simulated { waiting } => {
-                // Without a wait there was no time for those that were begun just now. The others go on meanwhile.
+                // A call with a wait of zero leaves no time for tasks that were begun at this moment, so none of them
+                // is chosen. Tasks that were begun earlier may have ended.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -77,7 +78,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 }
                 let count = places.len();
                 let chosen = (count > 0).then(|| places[clock::random() as usize % count]);
-                // Not borrowed while it runs.
+                // The list is not borrowed while the task runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
                 task.map(|(_, task)| task())
             }
@@ -87,7 +88,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// What the end of a scope does with threads.
+/// Runs the tasks that did not run yet, just as the end of a thread scope waits for its threads.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let Place::Simulated { waiting } = &self.place {

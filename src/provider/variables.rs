@@ -1,6 +1,6 @@
-//! The names of the environment variables that settings are read from. The table of `settings` is made of them, and
-//! whoever reports a problem prints them; so a name that no setting has does not compile. They are a part of the contract,
-//! because controllers and the provider print them and may not import `settings`.
+//! The names of the environment variables that settings are read from. The table of `settings` uses these names, and
+//! messages about problems print them, so that a message with a name that no setting has does not compile. The names
+//! are part of the contract, because controllers and the provider print them and may not import `settings`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,10 +21,11 @@ impl fmt::Display for VariableName {
     }
 }
 
-/// What the names of the variables of both Hetzner APIs begin with.
+/// The prefixes of the variables of both Hetzner APIs.
 const PREFIXES: [&str; 2] = ["HCLOUD_", "ROBOT_"];
 
-/// Whether a variable is about an API of Hetzner, by its name. The variable need not be one that this program reads.
+/// Whether the name of a variable begins like the names of variables for Hetzner's APIs. It may be a variable that this
+/// program does not read.
 pub fn is_about_hetzner(name: impl AsRef<OsStr>) -> bool {
     let name = name.as_ref().as_encoded_bytes();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -34,7 +35,7 @@ macro_rules! variables {
     ($($name:ident)*) => {
         $(pub const $name: VariableName = VariableName(stringify!($name));)*
 
-        /// Every name.
+        /// The names of all these variables.
         pub const ALL: &[VariableName] = &[$($name),*];
     };
 }

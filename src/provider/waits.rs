@@ -1,5 +1,5 @@
-//! What this process waits for, for a person who waits with it. It is part of the contract, as the heartbeat is: `http`
-//! notes its calls, a controller the actions of the cloud.
+//! Notes what this process waits for, so that a person who waits for the process can see it. This is part of the
+//! contract, like the heartbeat, because `http` notes its calls, and a controller notes the actions of the cloud.
 
 use super::clock;
 use super::heartbeat::lock;
@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Nothing is noted until [`note_waits`] is called: a daemon's threads only read a flag.
+/// Whether waits are noted. Nothing is noted until [`note_waits`] is called, so that the threads of a daemon
+/// only read this flag.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -15,24 +16,24 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// No two of a process have the same.
+    /// The number of the wait, which no other wait of the process has.
     number: u64,
-    /// Of a call: method and URL.
+    /// What is waited for. For a call, the method and the URL.
     pub what: String,
     pub since: Instant,
 }
 
-/// The wait ends when this is dropped.
+/// A guard for a wait. The wait ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// From now on [`longest_wait`] knows.
+/// Notes waits from now on, so that [`longest_wait`] knows them.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// The wait that began first; none: nothing is waited for.
+/// Returns the wait that began first, or `None` when nothing is waited for.
 pub fn longest_wait() -> Option<Open> {
     lock(&OPEN).first().cloned()
 }

@@ -1,8 +1,8 @@
-//! A command line → its flags with their values as text. `resolve` parses the values.
+//! Reads a command line into flags with their values as text. `resolve` parses the values.
 //!
-//! The rules are pflag's, so that another cloud-controller-manager's arguments work unchanged:
-//! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
-//! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
+//! The rules are pflag's, so that the arguments of another cloud-controller-manager work unchanged: `--flag=value`,
+//! `--flag value`, `-v4`, `-v 4` and `-v=4` are read. A boolean flag without a value is true and never takes the next
+//! word. `--` ends the flags. `_` in the name of a flag counts as `-`.
 
 use super::hccm_compat::{self, IGNORED_FLAGS, Use};
 use super::problem::{Notice, Problem};
@@ -14,13 +14,13 @@ use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// So many commands are named that take a flag.
+/// How many commands a message names at most, when a flag belongs to other commands.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct Args {
-    /// In the order given; a flag may be there several times.
+    /// The flags in the order given. The same flag may occur several times.
     pub(super) flags: Vec<Flag>,
     pub(super) words: Vec<String>,
     pub(super) help: bool,
@@ -36,7 +36,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     parser.args
 }
 
-/// Where, from `at` on, the first word stands that is neither a flag of any command nor the value of one; none after `--`.
+/// Returns the place of the first word, from `at` on, that is neither a flag of any command nor the value of a flag.
+/// `None` when there is no such word before `--`.
 pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     loop {
         let word = words.get(at)?.to_string_lossy();
@@ -50,7 +51,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 let drop_in = hccm_compat::by_name(&long);
                 table::by_flag(&long).map_or(drop_in == Some(Use::WithValue), Setting::takes_value)
             }
-            // Behind letters that take none: `-wn shop`, but `-nshop`.
+            // The last letter takes the next word as its value, as in `-wn shop`. In `-nshop` the
+            // value follows the letter.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
@@ -62,7 +64,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Is a flag of this name likely to hold a secret?
+/// Whether a flag of this name is likely to hold a secret.
 pub fn names_a_secret(flag: &str) -> bool {
     ["token", "password", "secret"].iter().any(|word| flag.contains(word))
 }
@@ -73,18 +75,18 @@ struct ArgsParser {
     args: Args,
 }
 
-/// What a known flag is.
+/// The kind of a flag that the command accepts.
 #[derive(Clone, Copy)]
 enum Known {
     Help,
     Version,
     Ours(&'static Setting),
-    /// Of hcloud-cloud-controller-manager, without effect here.
+    /// A flag of hcloud-cloud-controller-manager that has no effect here.
     DropIn(Use),
 }
 
 impl ArgsParser {
-    /// Reads one flag or word; false at the end.
+    /// Reads the next flag or word. Returns false at the end of the command line.
     fn step(&mut self) -> bool {
         if self.ends_flags() || self.has_one_dash() {
             return true;
@@ -96,7 +98,7 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // Only a value that is left over, as in `-h=x`; the parser has dropped it.
+            // This error is only about a superfluous value, as in `-h=x`. The parser has dropped the value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -106,7 +108,8 @@ impl ArgsParser {
         true
     }
 
-    /// After `--` every word stands for itself, whatever it looks like.
+    /// Whether the next word is `--`. If so, this function reads all remaining words as plain words, even those that
+    /// look like flags.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -119,7 +122,8 @@ impl ArgsParser {
         true
     }
 
-    /// A long flag behind one dash would be read as letters.
+    /// Whether the next word is a long flag with a single dash, e.g. `-namespace`. Such a flag is reported and skipped,
+    /// because its letters would otherwise be read as short flags.
     fn has_one_dash(&mut self) -> bool {
         let is_long = |word: &str| {
             let name = word.split('=').next()?.strip_prefix('-')?;
@@ -165,14 +169,14 @@ impl ArgsParser {
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,
-            // Another letter may follow.
+            // Another letter may follow in the same word.
             Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
                 let text = "true".to_owned();
                 self.args.flags.push(Flag { setting, name: typed, text });
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of the word may be a value or more flags: nothing to go by.
+                // The rest of the word may be a value or more flags, and nothing says which.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));
@@ -197,7 +201,7 @@ impl ArgsParser {
         }
     }
 
-    /// A bare boolean flag is true.
+    /// Returns the value of a flag. A boolean flag without a value is true.
     fn value(&mut self, flag: Known) -> Option<OsString> {
         if flag.takes_value() {
             self.parser.value().ok()
@@ -214,8 +218,8 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // One mistake, one message: the value that the flag would have taken is skipped too. What may be a secret is
-        // not repeated.
+        // A mistake gets one message, so the value that the flag would have taken is skipped too. A value that may be a
+        // secret is not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(Known::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
@@ -247,7 +251,8 @@ impl ArgsParser {
         }
     }
 
-    /// What stands behind `=`; with `next`, else the next word, unless it is a flag.
+    /// Skips the value after `=`. When there is no `=` and `next` is true, skips the next word, unless this word
+    /// is a flag.
     fn drop_value(&mut self, next: bool) {
         if self.parser.optional_value().is_none()
             && next
@@ -261,7 +266,7 @@ impl ArgsParser {
         format!("unknown flag; see ccm {} --help", self.command.name())
     }
 
-    /// A flag of other commands: these, or too many to name.
+    /// Returns the message for a flag of other commands. The message names these commands, unless they are too many.
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();
@@ -278,7 +283,7 @@ impl ArgsParser {
 }
 
 impl Known {
-    /// The next word belongs to it.
+    /// Whether the next word is the value of the flag.
     fn takes_value(self) -> bool {
         match self {
             Known::Help | Known::Version => false,
@@ -288,7 +293,7 @@ impl Known {
     }
 }
 
-/// The flag of that long name, when the command takes it.
+/// Returns the flag with this long name, when the command takes it.
 fn flag(command: Command, name: &str) -> Option<Known> {
     let is_daemon = command.reads_daemon_arguments();
     match (name, table::by_flag(name)) {

@@ -1,5 +1,5 @@
-//! The effective value of one setting, with its source: flag before environment before the daemon of a cluster
-//! (`--settings-from`) before default.
+//! The effective value of one setting, with its source. A flag wins over a variable, a variable over the daemon of a
+//! cluster (`--settings-from`), and the daemon over the default.
 
 use super::problem::Problem;
 use super::setting::{Command, Flag, Kind, Setting, Variable};
@@ -15,16 +15,16 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Shown instead of a secret's value.
+/// The text that is shown instead of a secret's value.
 const REDACTED: &str = "<redacted>";
 
-/// Most that a file named by a variable may hold, in bytes: it holds one token or the like.
+/// The largest size of a file that a variable names, in bytes. Such a file holds a token or a similar value.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// Where variables come from: this process, a test, or what another process runs with.
+/// The source of variables: this process, a test, or the environment of another process.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// The names of all variables; those that are not UTF-8 may be left out.
+    /// Returns the names of all variables. Names that are not UTF-8 may be left out.
     fn names(&self) -> Vec<String>;
     /// Reads a file that a variable names.
     fn read_file(&self, path: &Path) -> io::Result<String>;
@@ -54,49 +54,49 @@ impl Environment for Process {
     }
 }
 
-/// One setting with its effective value and source, as `ccm config` shows it. Never holds a secret.
+/// A setting with its effective value and its source, as `ccm config` shows it. It never holds a secret.
 #[derive(Debug, Clone)]
 pub struct Effective {
     pub setting: &'static Setting,
-    /// None: unset, without a default.
+    /// The value as text. `None` when the setting is unset and has no default.
     pub value: Option<String>,
     pub source: Source,
 }
 
-/// The arguments and variables of the daemon of a cluster: `--settings-from`.
+/// The arguments and variables of the daemon of a cluster, for `--settings-from`.
 #[derive(Debug)]
 pub struct DaemonSettings {
-    /// E.g. `deployment kube-system/ccm-from-scratch`.
+    /// The workload of the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// Each by its name and whose it is.
+    /// The flags of the daemon. Each name ends with the workload, e.g. `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
 
-/// Reads settings one by one, and collects what is wrong with them.
+/// Reads settings one by one, and collects the problems.
 pub(super) struct Resolver<'a> {
     pub(super) command: Command,
     pub(super) flags: &'a [Flag],
     pub(super) environment: &'a dyn Environment,
     pub(super) daemon: Option<&'a DaemonSettings>,
-    /// In the order in which they were read.
+    /// The settings in the order in which they were read.
     pub(super) effective: Vec<Effective>,
     pub(super) problems: Vec<Problem>,
 }
 
-/// Text for a setting, not yet parsed.
+/// A text for a setting that is not parsed yet.
 pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// It was on our own command line.
+    /// Whether the text was on our own command line.
     is_usage: bool,
-    /// The variable that names the file in which the text was.
+    /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
     file: Option<(&'static str, PathBuf)>,
 }
 
 impl Resolver<'_> {
-    /// A setting without a default.
+    /// Reads a setting that has no default.
     pub(super) fn optional<T>(
         &mut self,
         setting: &'static Setting,
@@ -106,8 +106,9 @@ impl Resolver<'_> {
         value.map(|value| Sourced::new(value, source))
     }
 
-    /// The last candidate that can be parsed; each that can't is a problem. Without one, the default of the table, and
-    /// where that has none, of the type.
+    /// Reads a setting. The last candidate that can be parsed is the value, and each one that can't be parsed
+    /// is a problem. Without a candidate the value is the default of the table, or the default of the type when
+    /// the table has none.
     pub(super) fn setting<T: Default>(
         &mut self,
         setting: &'static Setting,
@@ -151,7 +152,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A variable that is set and not empty; the file form is read.
+    /// Returns the text of a variable that is set and not empty. For a variable that names a file, returns the text
+    /// of the file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -174,7 +176,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// None: it leaves the setting unset.
+    /// Returns the text of the file that a variable names. `None` when the file is optional, and missing or empty.
     fn file(
         &self,
         setting: &'static Setting,
@@ -226,7 +228,7 @@ impl Candidate {
         }
     }
 
-    /// As people may see it; none: it is a secret.
+    /// Returns the text as people may see it, or `None` for a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,
@@ -237,14 +239,14 @@ impl Candidate {
     }
 }
 
-/// Reads the text alone.
+/// Returns a parser for candidates that parses only the text, and ignores where the text comes from.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {
     move |candidate| parse(&candidate.text)
 }
 
-/// One of the words of the setting's row, in either case.
+/// Parses a choice: one of the words in the setting's row, in upper or lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
         Kind::Choice(words) => words,
@@ -252,12 +254,13 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The type may read more than the row offers.
+    // The Rust type may accept more words than the row of the table offers.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
 
-/// Also what people know from kubectl: a short form, and forms that only kubectl has.
+/// Parses an output format. A short form of kubectl is accepted, and forms that only kubectl has get a
+/// message of their own.
 pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     let of_kubectl = ["jsonpath", "go-template", "template", "custom-columns"];
     match candidate.text.to_ascii_lowercase() {
@@ -269,12 +272,13 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     }
 }
 
-/// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.
+/// Accepts any visible ASCII characters, which an HTTP header can carry. Only the API knows whether the
+/// text is a token.
 pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "token", Secret::check)
 }
 
-/// A name that is sent with a password.
+/// Parses a user name, which is sent with a password.
 pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "user", |user| {
         if user.expose().contains(':') {
@@ -303,7 +307,8 @@ fn secret(
     Ok(Some(source.of(what, check)))
 }
 
-/// The flag is one path; the variable may list several. Empty ones count for nothing.
+/// Parses the paths of kubeconfig files. The flag holds one path, and the variable may list several.
+/// Empty paths are ignored.
 pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
     let mut paths = match candidate.source {
         Source::Flag(_) => vec![PathBuf::from(&candidate.text)],
@@ -314,7 +319,8 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 }
 
 impl DaemonSettings {
-    /// Its flags, else its first variable. Files that its variables name can't be read from here.
+    /// Returns the values of the daemon's flags, or the value of its first variable when it has no such flag. Variables
+    /// that name files are left out, because this process can't read the daemon's files.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
         let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {
@@ -331,7 +337,8 @@ impl DaemonSettings {
     }
 }
 
-/// The values of a setting's flags, in the order given. A list flag adds to the earlier ones.
+/// Returns the values of a setting's flags, in the order given. When a list flag is given several times, its values are
+/// joined into one list.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {

@@ -1,19 +1,21 @@
-//! The flags and variables of hcloud-cloud-controller-manager: its Deployment must work with our image in it.
+//! The flags and variables of hcloud-cloud-controller-manager, because its Deployment must also work with our image.
 //!
-//! What has no effect here is accepted, and logged once as ignored.
+//! A flag or variable that has no effect here is accepted, and logged once as ignored.
 
 use Use::{Switch, WithValue};
 
 /// The form of a flag that is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// True or false, or a flag with a value of its own when bare.
+    /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is
+    /// written without one.
     Switch,
-    /// `--flag value` as well as `--flag=value`.
+    /// A flag that is written `--flag value` or `--flag=value`.
     WithValue,
 }
 
-/// Those of its flags, as of version 1.35, that are no setting of ours, with those it accepts but does not show.
+/// The flags of hcloud-cloud-controller-manager, as of version 1.35, that are no setting of ours. Flags that it accepts
+/// but does not show are included.
 pub const IGNORED_FLAGS: &[(&str, Use)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
@@ -79,7 +81,8 @@ pub const IGNORED_FLAGS: &[(&str, Use)] = &[
     ("webhooks", WithValue),
 ];
 
-/// Variables it reads, or that later versions of ours read, and that have no effect here yet.
+/// The variables that hcloud-cloud-controller-manager reads, or that later versions of ours read, and that have no
+/// effect here yet.
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<Use> {

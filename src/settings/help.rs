@@ -1,10 +1,11 @@
-//! The table for people: as `--help` shows it (by group), and as `src/help/settings.md` does.
+//! Prints the table of settings for people: by group for `--help`, and as Markdown for `src/help/settings.md`.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
 use crate::text::one_of;
 
-/// The settings of one command, each with its text in one line below it; the usage line above them is the command's own.
+/// Returns the help text for the settings of one command, in which each setting has its explanation in one line below
+/// it. The command itself adds the usage line above the settings.
 pub fn help(command: Command) -> String {
     let mut text = String::new();
     for group in Group::ALL {
@@ -27,7 +28,7 @@ pub fn help(command: Command) -> String {
     text
 }
 
-/// The flag with its value, or the variable where there is no flag.
+/// Returns the flag with its value, or the variable when there is no flag.
 fn heading(setting: &Setting) -> String {
     let value = setting.kind.value_name();
     let short = setting.short.map(|letter| format!("-{letter}, "));
@@ -44,7 +45,7 @@ fn with_value(setting: &Setting, flag: String) -> String {
     if setting.takes_value() { format!("{flag} {}", setting.kind.value_name()) } else { flag }
 }
 
-/// The help sentences, then where else the value can come from, then the default.
+/// Returns the help sentences, then the other places from which the value can come, then the default.
 fn body(setting: &Setting) -> String {
     let mut text = setting.help.to_owned();
     let has_no_flag = setting.flags.is_empty();
@@ -72,7 +73,7 @@ fn described(variable: &Variable) -> String {
     }
 }
 
-/// The table of all settings that are not hidden, in Markdown, for `src/help/settings.md`.
+/// Returns the table of all settings that are not hidden, in Markdown, for `src/help/settings.md`.
 pub fn markdown() -> String {
     let head = "| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n";
     let rows = TABLE.iter().filter(|setting| !setting.hidden);
@@ -80,7 +81,8 @@ pub fn markdown() -> String {
     format!("{head}{rows}")
 }
 
-/// A bar would end the cell, even inside code.
+/// Returns the row of a setting in the Markdown table. A bar in the text is escaped, because it would end the cell,
+/// even inside code.
 fn row(setting: &Setting) -> String {
     let code = |text: &str| format!("`{text}`");
     let short = setting.short.map(|letter| format!("-{letter}"));

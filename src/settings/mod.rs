@@ -5,17 +5,17 @@
 //!
 //! | file | its job |
 //! |---|---|
-//! | `setting` | what a row of the table is |
+//! | `setting` | the fields of a row of the table |
 //! | `table` | the rows, and [`Settings`] with a field for each |
 //! | `args` | a command line → its flags, by pflag's rules |
 //! | `values` | the types of settings, and how each is written |
-//! | `effective` | one setting: flag before environment before the cluster's daemon before default, and its source |
-//! | `resolve` | all of them → [`Parsed`], and the rules between several |
+//! | `effective` | the value of one setting and its source: a flag wins over a variable, a variable over the cluster's daemon, and the daemon over the default |
+//! | `resolve` | all settings → [`Parsed`], and the rules between several settings |
 //! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
-//! | `problem` | what is wrong, and what is worth a line in the log |
+//! | `problem` | problems of settings, and notices for the log |
 //! | `help` | the table for people |
 //!
-//! Imports only `provider`, `http` (the types that are used as they are parsed here) and `text`.
+//! This module imports only `provider`, `text`, and from `http` the types and limits that settings need.
 
 mod args;
 mod effective;

@@ -1,25 +1,25 @@
-//! What is wrong with the settings, and what is merely worth a line in the log.
+//! The problems of the settings, and notices that are merely worth a line in the log.
 
 use super::setting::Setting;
 use std::fmt;
 
-/// Longest value that a message repeats, in characters.
+/// The length of the longest value that a message repeats, in characters.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// One thing that is wrong, in words for the person who wrote it. Never holds a secret.
+/// A problem with a setting, in words for the person who wrote it. It never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The flag or variable as it was written, dashes included.
     pub setting: String,
-    /// What it was set to; absent for secrets and where nothing was set.
+    /// The value of the setting. `None` for secrets, and when nothing was set.
     pub value: Option<String>,
-    /// What is wrong with it and what to write instead.
+    /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// It was on the command line (wrong usage), not in the environment.
+    /// Whether the setting was on the command line (wrong usage) and not in the environment.
     pub usage: bool,
 }
 
-/// Something that was accepted and is worth a line; to be logged once. Holds names only, no values.
+/// A notice about something that was accepted and is worth one line in the log. It holds only names, no values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub level: log::Level,
@@ -48,8 +48,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An unknown flag's name is as foreign as a value: no control character of either may reach
-        // the terminal.
+        // The name of an unknown flag is untrusted text, like a value. Control characters in either must not
+        // reach the terminal.
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {
@@ -62,7 +62,7 @@ impl fmt::Display for Problem {
 }
 
 impl Notice {
-    /// A flag or variable of hcloud-cloud-controller-manager.
+    /// Creates the notice about a flag or variable of hcloud-cloud-controller-manager that has no effect.
     pub(super) fn ignored(name: &str) -> Notice {
         Notice {
             level: log::Level::Info,
@@ -70,7 +70,7 @@ impl Notice {
         }
     }
 
-    /// An unknown variable whose name is almost that of a known one.
+    /// Creates the notice about an unknown variable whose name is almost the name of a known one.
     pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
         let name = name.escape_debug();
         Notice::warning(format!("{name}: not a variable that ccm reads; did you mean {nearest}?"))

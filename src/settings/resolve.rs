@@ -1,4 +1,4 @@
-//! The whole command line and environment → [`Settings`], and the rules between several of them.
+//! Reads the whole command line and environment into [`Settings`], and checks the rules between several settings.
 
 use super::args;
 use super::effective::{DaemonSettings, Effective, Environment, Resolver};
@@ -18,32 +18,33 @@ use crate::text::{leaves_unencrypted, nearest};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// A command line and an environment, parsed.
+/// A command line and an environment that were parsed.
 #[derive(Debug)]
 pub struct Parsed {
-    /// A wrong setting has its default here, and a [`Problem`].
+    /// The settings. A wrong setting has its default here, and a [`Problem`] in `problems`.
     pub settings: Settings,
-    /// Every setting that the command takes, in the table's order.
+    /// Every setting that the command takes, in the order of the table.
     pub effective: Vec<Effective>,
-    /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
+    /// The words that are no flags, e.g. names of nodes. Always empty for `run` and `config`.
     pub words: Vec<String>,
-    /// `--help` was there: show it before anything else, problems included.
+    /// Whether `--help` was given. The help is shown before anything else, problems included.
     pub help: bool,
-    /// `--version` was there.
+    /// Whether `--version` was given.
     pub version: bool,
-    /// Each is worth one line in the log, once.
+    /// The notices. Each is worth one line in the log, once.
     pub notices: Vec<Notice>,
-    /// Everything that is wrong, the command line first.
+    /// All problems. Those of the command line come first.
     pub problems: Vec<Problem>,
 }
 
-/// Parses the settings of one command. `words` are those after the command's own
-/// (`ccm node list -o json` → `-o json`).
+/// Parses the settings of one command. `words` follow the command's own words, e.g. `-o json` in `ccm
+/// node list -o json`.
 pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
     parse_with_daemon(command, words, environment, None)
 }
 
-/// The same, with the settings of the daemon of a cluster below them.
+/// Parses the settings of one command. A setting that is unset gets its value from the daemon of a cluster, when the
+/// setting is one that `--settings-from` takes over.
 pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -91,7 +92,7 @@ pub fn parse_with_daemon(
 }
 
 impl DaemonSettings {
-    /// The words after the daemon's program, and its variables. The error: what is wrong with the words.
+    /// Reads the words after the daemon's program, and the daemon's variables. The error has the problems of the words.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -120,15 +121,16 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// What `--settings-from` takes over and is unset so far: names of variables, and of flags with their dashes.
+    /// Returns the names of the settings that `--settings-from` takes over and that are unset so far: names of
+    /// variables, and of flags with their dashes.
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|one| one.source.is_default());
         unset.filter(|one| one.setting.is_inherited()).flat_map(|one| one.setting.names()).collect()
     }
 }
 
-/// Variables that are set and have no effect: those of hcloud-cloud-controller-manager (where the daemon's environment
-/// is meant), and what looks like a misspelt one of ours.
+/// Returns notices about variables that are set and have no effect: variables of hcloud-cloud-controller-manager when
+/// the command reads the daemon's environment, and variables that look like misspelt names of ours.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
     let mut names = environment.names();
@@ -144,7 +146,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// The variable of ours that an unknown one with our prefix is near to.
+/// Returns the variable of ours for which `name` is probably a misspelling. `None` when `name` is itself a variable of
+/// ours, does not begin with `HCLOUD_` or `ROBOT_`, or is near to no variable of ours.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
@@ -156,7 +159,8 @@ fn meant(name: &str) -> Option<&'static str> {
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Whether an API may be reached without TLS on another machine. An address that may not is not used.
+/// Checks that no API on another machine is reached without TLS, unless this is allowed. A refused address is replaced
+/// with the default. Profile `hcloud` only warns.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,
@@ -191,7 +195,8 @@ fn check_encryption(
     }
 }
 
-/// User and password come together, or none of them: then no dedicated server is looked up.
+/// Checks that user and password are set together, or that neither is set. Without them no dedicated
+/// server is looked up.
 fn robot_problem(
     settings: &Settings,
     problems: &[Problem],
@@ -222,7 +227,7 @@ fn robot_problem(
     })
 }
 
-/// A location and a network zone exclude each other.
+/// Checks that a location and a network zone are not both set.
 fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     let (location, zone) = (settings.location.as_ref()?, settings.network_zone.as_ref()?);
     let message = format!(
@@ -233,7 +238,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// What is shown, and how, fits together.
+/// Checks that the settings of the output fit together.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);
@@ -253,13 +258,13 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`: a candidate may look that many retry periods later.
+/// client-go's `JitterFactor`. A candidate may look this many retry periods later.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// `leaseDurationSeconds` is an int32.
+/// The longest duration of a lease, because `leaseDurationSeconds` is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Durations that do not fit together, as client-go checks them, and as our gate needs them.
+/// Checks that the durations of leader election fit together, as client-go requires it, and as our gate needs it.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

@@ -1,39 +1,40 @@
-//! What a row of the table of settings says.
+//! The fields of a row in the table of settings.
 
 use crate::provider::variables::VariableName;
 use crate::text::named;
 
-/// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
+/// A setting, with everything that parsing, `--help` and `ccm help settings` need to know.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm help settings` and `ccm config` call it, where neither its flag nor its variable has that name.
+    /// The name in `ccm help settings` and `ccm config`, when neither the flag nor the variable has that name.
     pub called: &'static str,
-    /// Long flags without the dashes: the one to write first, then its aliases.
+    /// The long flags without their dashes. The first one is preferred, the others are its aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
-    /// The first that is set and not empty counts.
+    /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: Kind,
-    /// Written and read like a flag's value.
+    /// The default, written and read like the value of a flag.
     pub default: Option<&'static str>,
-    /// What it does, unit, limits. Whole sentences.
+    /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
-    /// Which commands take it, by flag or by variable.
+    /// The commands that take the setting, by flag or by variable.
     pub commands: &'static [Command],
     pub group: Group,
-    /// Its value is never shown.
+    /// Whether the value is secret, so that it is never shown.
     pub secret: bool,
-    /// Not shown in `--help` nor in `ccm help settings`.
+    /// Whether `--help` and `ccm help settings` leave the setting out.
     pub hidden: bool,
-    /// Never taken over by `--settings-from`: who runs the command decides.
+    /// Whether `--settings-from` never takes the setting over, because the person who runs the command
+    /// decides about it.
     pub own: bool,
 }
 
-/// One flag of a command line with its value, not yet parsed.
+/// A flag of a command line with its value, which is not parsed yet.
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) setting: &'static Setting,
-    /// As it was written, dashes included.
+    /// The name as it was written, dashes included.
     pub(super) name: String,
     pub(super) text: String,
 }
@@ -41,33 +42,34 @@ pub(super) struct Flag {
 /// An environment variable that a setting is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
-    /// Holds the value.
+    /// The variable holds the value.
     Value(VariableName),
-    /// Holds the path of a file that holds the value.
+    /// The variable holds the path of a file that holds the value.
     File(VariableName),
-    /// Holds the path of a file that may be missing or empty, which leaves the setting unset: the file is a key of a mounted
-    /// Secret that may not be there.
+    /// The variable holds the path of a file that may be missing or empty, which leaves the setting unset. The file is
+    /// a key of a mounted Secret that may not exist.
     OptionalFile(VariableName),
-    /// A former name, still read.
+    /// The variable is a former name of the setting's variable, and is still read.
     Older(VariableName),
 }
 
-/// The form of a value. It decides how flags are read and what help calls the value; the exact
-/// reading is the function that the table names.
+/// The form of a value. It decides how the parser reads flags, and which placeholder help prints for the value. The
+/// value itself is parsed by the function in the setting's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A Go boolean. The bare flag is true and never takes the next word.
+    /// A Go boolean. A flag without a value is true and never takes the next word.
     Boolean,
-    /// Any text; what it names.
+    /// Any text. The word in the variant says what the text names, e.g. `NAMESPACE`, and help prints this word.
     Text(&'static str),
     /// A Go duration: `300ms`, `1m30s`, `1.5h`.
     Duration,
     /// A whole number.
     Integer,
-    /// A number.
+    /// A number, which may have a fraction.
     Number,
     Choice(&'static [&'static str]),
-    /// Comma separated; what its items name. The flag may be given several times.
+    /// A list separated by commas. The word in the variant says what an item names, e.g. `CIDR`. The flag may be
+    /// given several times.
     List(&'static str),
     Path,
     Url,
@@ -78,7 +80,7 @@ named! {
     Command {
         /// The daemon, and `run --once`.
         Run = "run",
-        /// What the daemon would make of all its settings.
+        /// Shows how the daemon would read all its settings.
         Config = "config",
         NodeList = "node list",
         NodeInspect = "node inspect",
@@ -92,7 +94,7 @@ named! {
         RouteSync = "route sync",
         /// Checks everything and writes nothing.
         Doctor = "doctor",
-        /// What `doctor` finds, on one screen.
+        /// Shows on one screen what `doctor` finds.
         Status = "status",
         /// Checks manifests without a cluster.
         Lint = "lint",
@@ -100,7 +102,7 @@ named! {
 }
 
 named! {
-    /// A heading in `--help`; in the order shown.
+    /// A heading in `--help`. The variants are in the order of the headings.
     Group {
         Hetzner = "Hetzner Cloud",
         Cluster = "Kubernetes cluster",
@@ -110,7 +112,7 @@ named! {
     }
 }
 
-/// Of what a text names.
+/// Examples of values, by the word of [`Kind::Text`] or [`Kind::List`].
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
@@ -128,11 +130,11 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
-/// What the name of a variable has before the name of its setting.
+/// The prefixes that the name of a variable has before the name of its setting.
 const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
 
 impl Setting {
-    /// A value that it may have.
+    /// Returns a value that the setting may have.
     pub fn example(&self) -> &'static str {
         match (self.kind, self.default) {
             (Kind::Choice(words), _) => words.last().copied().unwrap_or_default(),
@@ -150,7 +152,7 @@ impl Setting {
         }
     }
 
-    /// What the rows leave out.
+    /// Returns a setting with default values for the fields that rows leave out.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -168,7 +170,8 @@ impl Setting {
         }
     }
 
-    /// The first flag; else the variable, `HCLOUD_DEBUG` as `debug`.
+    /// Returns the name of the setting: the first flag, or without a flag the variable in short form,
+    /// e.g. `debug` for `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
@@ -181,20 +184,20 @@ impl Setting {
         }
     }
 
-    /// The variable, or the flag where there is none: how messages call it.
+    /// Returns the name that messages use: the variable, or the flag when there is no variable.
     pub fn written_name(&self) -> String {
         let variable = self.variables.first().map(|one| one.name().to_owned());
         let name = variable.or_else(|| self.flag_names().next());
         name.unwrap_or_default()
     }
 
-    /// `--output`, `-o`.
+    /// Returns the flags with their dashes, e.g. `--output` and `-o`.
     pub fn flag_names(&self) -> impl Iterator<Item = String> {
         let long = self.flags.iter().map(|flag| format!("--{flag}"));
         long.chain(self.short.map(|letter| format!("-{letter}")))
     }
 
-    /// Flags with their dashes, and variables.
+    /// Returns the flags with their dashes, and the variables.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.flag_names().chain(self.variables.iter().map(|variable| variable.name().to_owned()))
     }
@@ -203,13 +206,13 @@ impl Setting {
         self.kind != Kind::Boolean
     }
 
-    /// Does the command take it? `config`, `doctor` and `status` take what the daemon takes.
+    /// Whether the command takes the setting. `config`, `doctor` and `status` take every setting that the daemon takes.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
     }
 
-    /// Does the command's help show it?
+    /// Whether the command's help shows the setting.
     pub fn is_in_help_of(&self, command: Command) -> bool {
         let is_its_own = match command {
             Command::Config => self.is_of_config(),
@@ -218,14 +221,15 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Does `--settings-from` take it over? How a person reaches both APIs, what is printed, and whether anything is
-    /// written at all is their own; and a token is sent to no address that an object of the cluster names.
+    /// Whether `--settings-from` takes the setting over. How a person reaches both APIs, what is printed, and whether
+    /// anything is written at all are the person's own decisions. Besides, a token is sent to no address that an object
+    /// of the cluster names.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url
     }
 
-    /// Of `config` itself, and not of the daemon.
+    /// Whether the setting belongs to `config` itself and not to the daemon.
     pub fn is_of_config(&self) -> bool {
         self.commands.contains(&Command::Config) && !self.commands.contains(&Command::Run)
     }
@@ -243,7 +247,7 @@ impl Variable {
 }
 
 impl Kind {
-    /// What help writes for the value.
+    /// Returns the placeholder that help prints for the value, e.g. `DURATION`.
     pub fn value_name(self) -> String {
         match self {
             Kind::Boolean => "true|false".to_owned(),
@@ -260,14 +264,14 @@ impl Kind {
 }
 
 impl Command {
-    /// A person's command that writes, unless it is a dry run.
+    /// Whether a person runs this command and it writes, unless it is a dry run.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)
     }
 
-    /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
-    /// accepted, and words that are no flags are not.
+    /// Whether the command reads the daemon's arguments, which may be those of hcloud-cloud-controller-manager. Such a
+    /// command accepts that program's flags, and refuses words that are no flags.
     pub(super) fn reads_daemon_arguments(self) -> bool {
         use Command::{Config, Doctor, Run, Status};
         matches!(self, Run | Config | Doctor | Status)

@@ -1,7 +1,7 @@
-//! The settings: one row each, in the order in which people read about them.
+//! The table of settings. Each setting is one row, and the rows are in the order in which help prints them.
 //!
-//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of
-//! load balancers are fields of `provider::LoadBalancerDefaults`.
+//! A row has the texts that people see, the field of [`Settings`] with its type, and the function that reads the value.
+//! Defaults of load balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Command::{
@@ -26,32 +26,32 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// What the daemon does at its start, and `doctor` checks.
+/// The daemon, and the commands that check what the daemon does at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
-/// All but the daemon.
+/// All commands but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// Those that may take the daemon's settings from the cluster: `config` calls no API.
+/// The commands that may take the daemon's settings from the cluster. `config` calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
 
-/// Those that show a plan and may write.
+/// The commands that show a plan and may write.
 const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
 
-/// Those that plan load balancers.
+/// The commands that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] =
     &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint];
 
-/// Those that plan routes.
+/// The commands that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
 
 const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelease];
 
 const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
-/// The setting of a long flag, written without dashes.
+/// Returns the setting of a long flag, which is written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flags.contains(&name))
 }
@@ -60,7 +60,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// What a row leaves out. A row that is called after its variable need not name the variable again.
+/// Builds the fields that a row leaves out. A row that is called after its variable need not name the variable again.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -70,23 +70,24 @@ macro_rules! base {
     };
 }
 
-/// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
-/// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order. Above the
-/// rows of a group stand the group, the commands that take a setting whose row does not name its commands, and whether a row is
-/// called after its variable or after its flag.
+/// Turns rows of the form `NAME field: Type = function => { row }` into statics. A row that names a field also becomes
+/// a field of [`Settings`]. A row with `[field = function]` becomes a field of [`LoadBalancerDefaults`]. [`TABLE`]
+/// lists the rows in this order. Above the rows of a group stand the group, the commands that take a setting whose row
+/// does not name its commands, and whether a row is called after its variable or after its flag.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $($name:ident $([$($default:ident).+ = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*
     )*) => {
         $($(pub static $name: Setting = Setting { $($row)* ..base!($named_by $name $group, $commands) };)*)*
 
-        /// Every setting, in the order in which people read about them.
+        /// Every setting, in the order in which help prints the settings.
         pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
 
-        /// All settings, typed. Those that a command does not take have their default.
+        /// All settings with their types. A setting that the command does not take has its default.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            /// For Services without the annotation.
+            /// The settings `HCLOUD_LOAD_BALANCERS_*`, which are mainly defaults for Services without
+            /// the corresponding annotation.
             pub load_balancers: LoadBalancerDefaults,
             $($($(pub $field: Sourced<$type>,)?)*)*
         }
@@ -107,7 +108,7 @@ macro_rules! settings {
 settings! {
     (Group::Hetzner, Command::ALL, by variable)
 
-    // Required: `None` only together with a `Problem`.
+    // All commands except `lint` require the token. If it is `None` for such a command, a `Problem` reports this.
     HCLOUD_TOKEN token: Option<SecretSource> = token => {
         variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: Kind::Text("TOKEN"),
@@ -169,7 +170,7 @@ settings! {
                HCLOUD_NETWORK.",
     }
 
-    // Empty: unset.
+    // An empty list means that the setting is unset.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
         kind: Kind::List("CIDR"),
         help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
@@ -188,7 +189,7 @@ settings! {
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     }
 
-    // Zero: every decision requests a new list.
+    // A maximum age of zero means that every decision requests a new list of servers.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value(variables::HCLOUD_SERVER_CACHE_MAX_AGE), Older(variables::HCLOUD_SERVER_CACHE_TTL)],
         kind: Kind::Duration,
@@ -203,7 +204,7 @@ settings! {
                their nodes keep what they have: nothing is looked up, set or deleted.",
     }
 
-    // With `robot_password`, or neither, when `robot_enabled`.
+    // User and password are set together or not at all when `robot_enabled` is true.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
         variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
         kind: Kind::Text("USER"),
@@ -228,7 +229,7 @@ settings! {
         help: "Base URL of the Robot web service.",
     }
 
-    // Not 0: that is the default.
+    // The value is never 0, because the parser replaces 0 with the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
         kind: Kind::Duration,
         default: Some("5m"),
@@ -350,7 +351,8 @@ settings! {
 
     (Group::Cluster, Command::ALL, by flag)
 
-    // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
+    // The files are merged, and the first one wins. An empty list means the in-cluster
+    // configuration, or else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
         variables: &[Value(variables::KUBECONFIG)],
@@ -411,7 +413,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // Like every interval: longer than zero.
+    // The interval is longer than zero, like every interval.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: Kind::Duration,
@@ -475,7 +477,7 @@ settings! {
                at most (ccm status shows how often).",
     }
 
-    // At least 1.
+    // This number of concurrent syncs is at least 1.
     CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
         flags: &["concurrent-node-syncs"],
         kind: Kind::Integer,
@@ -485,7 +487,7 @@ settings! {
         commands: &[Run, NodeSync, RouteSync],
     }
 
-    // At least 1.
+    // This number of concurrent syncs is at least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: Kind::Integer,
@@ -504,7 +506,7 @@ settings! {
         commands: WITH_LOAD_BALANCERS,
     }
 
-    // Empty: unset.
+    // An empty list means that the setting is unset.
     CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {
         flags: &["cluster-cidr"],
         kind: Kind::List("CIDR"),
@@ -561,7 +563,7 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // This and the next two fit together when `leader_elect` is true.
+    // The lease duration, the renew deadline and the retry period fit together when `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: Kind::Duration,
@@ -635,7 +637,7 @@ settings! {
         commands: LOAD_BALANCERS,
     }
 
-    // Not together with `namespace`.
+    // The flag is refused together with `namespace`.
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
@@ -666,7 +668,7 @@ settings! {
         commands: LISTS,
     }
 
-    // Of lists not with JSON and YAML.
+    // The flag is refused together with the formats JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
@@ -685,7 +687,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // `Name` only for lists.
+    // The format `Name` is refused for commands that are not lists.
     OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),
@@ -735,7 +737,8 @@ settings! {
         commands: DAEMON,
     }
 
-    // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
+    // The address of the health server. `[::]` means every address of the machine, IPv4 too. Port 0 means any free
+    // port. `None` means no server.
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
         flags: &["metrics-address"],
         variables: &[Value(variables::HCLOUD_METRICS_ADDRESS)],
@@ -748,7 +751,7 @@ settings! {
 
     (Group::Controllers, Command::ALL, by flag)
 
-    // Greater than zero.
+    // The factor is greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         variables: &[Value(variables::CCM_TEST_TIME_SCALE)],
         kind: Kind::Number,
@@ -774,7 +777,7 @@ mod tests {
         assert_eq!(names, all.collect());
     }
 
-    /// Everything a row may be found by is there once, and help reads as sentences.
+    /// Every flag, variable and name by which a row can be found occurs once, and every help text ends like a sentence.
     #[test]
     fn rows_are_distinct_and_whole() {
         let mut seen: BTreeSet<String> = BTreeSet::new();

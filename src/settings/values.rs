@@ -1,4 +1,4 @@
-//! The types of settings, and how each is written: choices, numbers, names, URLs, addresses.
+//! The types of settings, and how their values are written: choices, numbers, names, URLs, addresses.
 
 use crate::provider::{
     ANNOTATION_DOMAIN, LabelPrefixes, NetworkSelector, TopologyLabel, is_kubernetes_label,
@@ -20,7 +20,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether what people read is coloured. Auto: at a terminal.
+/// Whether text for people is coloured. `Auto` means that it is coloured at a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
@@ -37,14 +37,14 @@ pub enum Output {
     #[default]
     Table,
     Wide,
-    /// The names alone.
+    /// The names of the objects, and nothing else.
     Name,
     Json,
     Yaml,
 }
 
 named! {
-    /// A controller, by the alias of its name.
+    /// A controller. The names here are Kubernetes' aliases, e.g. `cloud-node` for `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -54,7 +54,7 @@ named! {
 }
 
 impl Controller {
-    /// The alias, and the canonical name.
+    /// Returns the alias and the canonical name.
     fn names(self) -> [&'static str; 2] {
         let canonical = match self {
             Controller::Node => "cloud-node-controller",
@@ -66,8 +66,8 @@ impl Controller {
     }
 }
 
-/// `--controllers`, as Kubernetes' own controller managers read it: the first word that names a controller decides; `*`
-/// counts only when none does.
+/// Parses `--controllers` like Kubernetes' own controller managers: the first word that names a controller decides, and
+/// `*` counts only when no word names it.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -88,7 +88,7 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
 
-/// `-name` → `name`
+/// Removes the dash of `-name`.
 fn bare(word: &str) -> &str {
     word.strip_prefix('-').unwrap_or(word)
 }
@@ -103,7 +103,7 @@ fn no_such(name: &str) -> String {
     }
 }
 
-/// The items of a list, separated by commas.
+/// Returns the items of a list that are separated by commas.
 fn items(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
 }
@@ -112,7 +112,7 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "use a whole number from 0".to_owned())
 }
 
-/// The first part of names, and the value of a label.
+/// Parses the name of a cluster. It is the first part of the names of load balancers, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     let is_name = |text: &str| !text.is_empty() && is_label_value(text);
     let form =
@@ -120,7 +120,7 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     text_if(is_name, text, form)
 }
 
-/// Where pods have their addresses: ranges of IPv4 and IPv6, given together.
+/// Parses the ranges of the pods' addresses. One list may have both IPv4 and IPv6 ranges.
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let read = |word: &str| match word.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == 0 => {
@@ -134,7 +134,8 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     items(text).into_iter().map(read).collect()
 }
 
-/// Ranges of IPv4 addresses. A list without any would refuse all, which nobody means by it.
+/// Parses ranges of IPv4 addresses. A list without any range is refused, because it would refuse all
+/// addresses, which nobody means.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     let ranges = items(text).into_iter().map(str::parse::<Ipv4Net>);
     match ranges.collect::<Result<Vec<_>, _>>() {
@@ -143,7 +144,8 @@ pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     }
 }
 
-/// Ranges of IPv4 and IPv6 addresses. A list of commas alone would limit nothing, which nobody means by it.
+/// Parses ranges of IPv4 and IPv6 addresses. A list of only commas is refused, because it would limit
+/// nothing, which nobody means.
 pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
     let ranges = items(text).into_iter().map(str::parse::<IpNet>);
     match ranges.collect::<Result<Vec<_>, _>>() {
@@ -154,7 +156,8 @@ pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
     }
 }
 
-/// A factor on every wait: with a larger one some moments would lie beyond the end of the clock.
+/// Parses the factor by which every wait is multiplied. The factor has an upper limit, because a larger factor would
+/// put some moments beyond the end of the clock.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
@@ -172,15 +175,15 @@ fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String,
     text.ok_or_else(|| form.to_owned())
 }
 
-/// What a Service can have as its `spec.loadBalancerClass`: the API server has the same rule for this field as for the key
-/// of a label.
+/// Parses a value that a Service can have as its `spec.loadBalancerClass`. The API server has the same rule for this
+/// field as for the key of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
     let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
                 or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner";
     text_if(is_label_key, text, form)
 }
 
-/// An empty flag counts as unset.
+/// Returns a parser that reads an empty text as an unset value.
 pub(super) fn unless_empty<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {
@@ -198,10 +201,11 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// Domains of Kubernetes of which single labels may come from a server.
+/// The domains of Kubernetes with labels that a server may set. Each of these labels must be listed by its whole key.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
-/// Which labels of servers become labels of nodes: `DOMAIN/` for all of a domain, `DOMAIN/NAME` for one.
+/// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,
+/// `DOMAIN/NAME` for one.
 pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     let read = |item: &str| {
         let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
@@ -228,7 +232,7 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// 0 is the default of 5 minutes, as in hcloud-cloud-controller-manager.
+/// Parses a timeout. 0 means the default of 5 minutes, as in hcloud-cloud-controller-manager.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Ok(Duration::from_secs(300)),
@@ -236,28 +240,29 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// By then every limit of the Robot web service is full again.
+/// The longest wait for the Robot web service. After this time every limit of the web service is full again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// 0 is unset, as in hcloud-cloud-controller-manager.
+/// Parses the wait after the Robot web service reported its rate limit. 0 means unset,
+/// as in hcloud-cloud-controller-manager.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))
 }
 
-/// Name of an object as the API server takes it: a DNS subdomain, RFC 1123.
+/// Parses the name of an object as the API server accepts it: a DNS subdomain, RFC 1123.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
     let form = "use lower case letters, digits, - and ., a letter or digit first and last";
     text_if(is_subdomain, text, form)
 }
 
-/// A DNS label, RFC 1123.
+/// Parses the name of a namespace: a DNS label, RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let form = "use at most 63 lower case letters, digits and -, a letter or digit first and last";
     text_if(is_label, text, form)
 }
 
-/// A Deployment or a DaemonSet.
+/// The name of a Deployment or a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadName {
     pub namespace: String,
@@ -267,7 +272,7 @@ pub struct WorkloadName {
 }
 
 impl WorkloadName {
-    /// `none` is none.
+    /// Parses the name of a workload. The text `none` means no workload.
     pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
         if text == "none" {
             return Ok(None);
@@ -297,8 +302,8 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     base_url(text).map_err(str::to_owned)
 }
 
-/// What a message may repeat of something that should have been a URL: whatever may be a password
-/// or a token in it is left out.
+/// Returns the part of a text that a message may repeat, when the text should have been a URL. Everything that may be a
+/// password or a token is left out.
 pub(super) fn without_credentials(text: &str) -> String {
     let (text, query) = match text.split_once(['?', '#']) {
         Some((before, _)) => (before, "?…"),
@@ -311,8 +316,8 @@ pub(super) fn without_credentials(text: &str) -> String {
     }
 }
 
-/// An address as Go's `net.Listen` takes it, without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]` means
-/// every address of the machine, as does an address without an IP.
+/// Parses an address like Go's `net.Listen`, but without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]`
+/// means every address of the machine, as does an address without an IP.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let is_port = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let address = match text.strip_prefix(':').filter(is_port) {
@@ -325,8 +330,8 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// A token written where its file's path belongs; a message must not repeat it. Paths that long
-/// have a slash or a dot.
+/// Whether a text looks like a token that was written in place of the path of its file. A message must not repeat such
+/// a text. A real path of this length contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())
 }

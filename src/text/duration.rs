@@ -1,17 +1,18 @@
-//! Durations as Go's `time.ParseDuration` reads them.
+//! Durations in the form of Go's `time.ParseDuration`.
 
 use std::time::Duration;
 
-/// Go keeps a duration in an `i64` of nanoseconds: about 292 years.
+/// The longest duration, about 292 years, because Go keeps a duration in an `i64` of nanoseconds.
 const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 
-/// Each look is a call to an API that others use too.
+/// The shortest interval of polls, because each poll is a call to an API that others use too.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Longer ones are a mistake, and would not fit into the API's numbers everywhere.
+/// The longest duration in seconds. A longer one is a mistake, and would not fit into the numbers
+/// of the API everywhere.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
-/// `300ms`, `1.5h`, `1m30s`; a bare number only when it is 0.
+/// Parses a duration, e.g. `300ms`, `1.5h` or `1m30s`. A number without a unit is accepted only when it is 0.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let unsigned = match text.strip_prefix('-') {
         Some(rest) if nanoseconds(rest)? > 0 => return Err("must not be negative".to_owned()),
@@ -22,7 +23,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| too_long())
 }
 
-/// The same for the interval of polls, which has a shortest value.
+/// Parses an interval between polls, and refuses an interval shorter than `SHORTEST_INTERVAL`.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => {
@@ -32,12 +33,12 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Whole seconds, at least one, where an API counts in them.
+/// Parses whole seconds, at least one, for an API that counts in seconds.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
-/// The same within limits.
+/// Parses whole seconds within these limits.
 pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let duration = duration(text)?;
     let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
@@ -51,7 +52,7 @@ pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String>
     }
 }
 
-/// Whole seconds as Go writes them, without units that are zero: `50m`, `1h30m`.
+/// Returns the text of whole seconds as Go writes them, without units that are zero: `50m`, `1h30m`.
 pub fn shown_duration(seconds: u64) -> String {
     let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
@@ -72,7 +73,8 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
     if sum > MAX_NANOSECONDS { Err(too_long()) } else { Ok(sum) }
 }
 
-/// One number with its unit, in nanoseconds (parts of one cut off), and what follows it.
+/// Reads the first number with its unit, and returns its nanoseconds and the rest of the text. A part of a nanosecond
+/// is cut off.
 fn first_part(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
@@ -82,7 +84,7 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
     let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // More digits than that are too many of every unit, and 20 of them times an hour fit into the u128.
+    // A number with more than 20 digits is too large in every unit. A number of 20 digits in hours fits into the u128.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
@@ -103,7 +105,7 @@ fn digits(text: &str) -> (&str, &str) {
 fn unit(name: &str) -> Result<u128, String> {
     Ok(match name {
         "ns" => 1,
-        // Both characters that look like a micro sign, as in Go.
+        // There are two characters that look like a micro sign, and Go accepts both.
         "us" | "µs" | "μs" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,

@@ -1,8 +1,8 @@
-//! How people write values, wherever they write them: on a command line, in a variable, in an annotation; and how
-//! many of them they read in one message; and what a line of output, or a command to be copied, may hold of what came
-//! from outside.
+//! The forms in which people write values on a command line, in a variable or in an annotation. The module also
+//! decides how many of several things a message names, and what a line of output, or a command to copy, may repeat of
+//! a text from outside.
 //!
-//! Knows nothing of what a value is for, and imports nothing of ours.
+//! This module does not know what a value is for, and imports nothing of ours.
 
 pub mod duration;
 pub mod selector;
@@ -19,7 +19,7 @@ pub use values::{base_url, boolean, count, host_and_port, ip_range, is_label, is
 pub use values::{is_label_key, is_label_value};
 pub use values::{is_this_machine, leaves_unencrypted};
 
-/// An enum whose variants have names, and are listed in their order.
+/// Defines an enum whose variants have names. `ALL` lists the variants in their order.
 macro_rules! named {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$about])*

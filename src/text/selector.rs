@@ -1,10 +1,11 @@
-//! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
+//! Label selectors in the syntax of `kubectl -l`. The syntax of the Cloud API's `label_selector` is a part of it.
 
 use super::shown::quoted;
 use super::values::{is_label_key, is_label_value};
 use std::collections::BTreeSet;
 
-/// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
+/// A selector: requirements that the labels of an object, e.g. a node, must all fulfil. An empty
+/// selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     text: String,
@@ -15,7 +16,8 @@ pub struct Selector {
 struct Requirement {
     key: String,
     wanted: Wanted,
-    /// `!=`, `notin`, `!`: what does not have the label fulfils it, as in Kubernetes.
+    /// Whether the requirement is negative: `!=`, `notin` or `!`. An object without the label fulfils such a
+    /// requirement, as in Kubernetes.
     is_negated: bool,
 }
 
@@ -27,11 +29,12 @@ enum Wanted {
     Below(i64),
 }
 
-/// A selector is compared with each of some thousand nodes, and a tenant writes it.
+/// How many requirements a selector may have. A tenant may write the selector, and it is compared with each
+/// of some thousand nodes.
 const MOST_REQUIREMENTS: usize = 32;
 
 impl Selector {
-    /// `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with it.
+    /// Parses a selector, e.g. `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Selector, String> {
         let parts = split(text)?;
         if parts.len() > MOST_REQUIREMENTS {
@@ -47,12 +50,12 @@ impl Selector {
         })
     }
 
-    /// As it was written.
+    /// Returns the selector as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// `value_of`: the value of a label of the object.
+    /// Whether the selector matches an object. `value_of` returns the value of a label of the object.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|r| r.matches(&value_of))
     }
@@ -74,7 +77,7 @@ impl Requirement {
     }
 }
 
-/// The requirements: commas inside parentheses part values.
+/// Splits a text into its requirements. Commas inside parentheses separate values, not requirements.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -121,7 +124,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let values = values.collect::<Result<_, String>>()?;
         return made(key, Wanted::OneOf(values), word == "notin");
     }
-    // The longer ones first: != holds a =.
+    // The longer operators come first, because `!=` contains `=`.
     for sign in ["!=", "==", "=", ">", "<"] {
         let Some((key, right)) = text.split_once(sign) else {
             continue;

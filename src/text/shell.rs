@@ -1,15 +1,16 @@
-//! Words of a command that a person copies into a shell: bash, zsh or fish.
+//! The words of a command that a person copies into a shell: bash, zsh or fish.
 
 use super::shown::one_line;
 use std::fmt::Display;
 
-/// Whether every shell takes the word as it is. It may then be put on a command line without quotes.
+/// Whether every shell takes the word as it is, so that the word needs no quotes on a command line.
 pub fn is_plain(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@:._/-".contains(&byte);
     !word.is_empty() && word.bytes().all(is_plain)
 }
 
-/// A command to be copied. `begin` is our own text; each argument is one word in every shell, whatever it holds.
+/// Returns a command to copy. `begin` is our own text. Each argument becomes one word in every shell,
+/// whatever the argument holds.
 pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
     let mut command = begin.to_owned();
     for argument in arguments {
@@ -20,14 +21,14 @@ pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
 }
 
 fn shell_word(text: &str) -> String {
-    // `LABEL=VALUE` needs no quotes. A word that begins with = is the path of a program to zsh.
+    // `LABEL=VALUE` needs no quotes. A word that begins with `=` does, because zsh reads it as the path of a program.
     if text.split('=').all(is_plain) {
         return text.to_owned();
     }
     let mut word = String::from("'");
     for letter in one_line(text).chars() {
         match letter {
-            // Inside of quotes a backslash means itself to bash and zsh, and may not to fish.
+            // Inside quotes, bash and zsh take a backslash as itself, but fish may not.
             '\'' | '\\' => word.extend(['\'', '\\', letter, '\'']),
             letter => word.push(letter),
         }

@@ -1,15 +1,16 @@
-//! What people read: what a line of output may hold, how many of something are named, and "did you mean".
+//! The texts that people read: what a line of output may hold, how many of several things are named,
+//! and "did you mean".
 
 use std::borrow::Cow;
 use strsim::osa_distance;
 
-/// What came from outside, as part of one line of output: what a terminal obeys, or what ends a line, is written as
-/// `\u001b`, which a string in JSON or YAML may hold as well.
+/// Returns a text from outside so that it can be part of one line of output. Characters that a terminal obeys, or that
+/// end a line, are written like `\u001b`, which a string in JSON or YAML may hold as well.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// The same for several lines of our own, whose ends stay.
+/// Escapes the same characters as [`one_line`] in a text of several lines that is our own. The ends of the lines stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_obeyed(c))
 }
@@ -29,8 +30,8 @@ fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Control characters (C0, DEL and C1), those that end a line, those that turn the direction of reading, and those
-/// that are not seen at all.
+/// Whether a character must not reach a terminal: a control character (C0, DEL and C1), an end of a line, a character
+/// that changes the direction of reading, or a character that can't be seen.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -39,7 +40,7 @@ fn is_obeyed(c: char) -> bool {
         )
 }
 
-/// `a, b or c`.
+/// Joins words to `a, b or c`.
 pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
@@ -49,10 +50,11 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// Of a value that is quoted so many characters are shown: as many as a host name may have, and some more.
+/// The number of characters of a quoted value that are shown. It is somewhat larger than the length of the
+/// longest host name.
 const QUOTED_AT_MOST: usize = 300;
 
-/// In quotes, with control characters escaped; of a long text the beginning, and its length.
+/// Returns the text in quotes, with control characters escaped. A long text is cut, and its length is added.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED_AT_MOST) {
         None => format!("{text:?}"),
@@ -60,15 +62,15 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// Names that a message for people holds at most.
+/// How many names a message for people holds at most.
 const NAMED_AT_MOST: usize = 5;
 
-/// `a, b`; of many the first: `a, b, c, d, e and 52 more`.
+/// Joins names to `a, b`. When there are many, only the first are named: `a, b, c, d, e and 52 more`.
 pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
     first_of(names, NAMED_AT_MOST)
 }
 
-/// The same with so many names at most.
+/// Joins names to `a, b`. When there are more than `at_most`, only the first are named, and the others are counted.
 pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(at_most).map(AsRef::as_ref).collect();
     let shown = shown.join(", ");
@@ -78,17 +80,18 @@ pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     }
 }
 
-/// The text, cut to so many characters; the last of a cut one is `…`.
+/// Cuts the text to this many characters. The last character of a text that was cut is `…`.
 pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
-    // Bytes are at least as many.
+    // A text never has more characters than bytes.
     if text.len() <= characters || text.chars().nth(characters).is_none() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
-/// Messages of the same trouble are reported once, with how many there are: those that differ in
-/// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
+/// Joins messages, and reports each problem once, with the number of its messages. Messages have the same problem when
+/// they differ only in numbers, e.g. of servers, or in the parts that `stable` removes. When there are many problems,
+/// only the first are reported.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {
@@ -120,24 +123,25 @@ fn without_numbers(text: &str) -> String {
     shape
 }
 
-/// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
+/// Returns the 64-bit FNV-1a hash, which is the same for all versions and machines. The hashers of std
+/// do not promise this.
 pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     parts.into_iter().flat_map(str::bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The candidate nearest to `word`, when it is near enough to have been meant: one slip for short
-/// words, up to three for long ones. The first of several equally near ones.
+/// Returns the candidate nearest to `word`, when it is near enough to have been meant: one slip for short words, up to
+/// three slips for long ones. When several are equally near, returns the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     all_nearest(word, candidates).first().copied()
 }
 
-/// Of several that are equally near, so many are named.
+/// How many candidates are named when several are equally near.
 const NEAR_AT_MOST: usize = 3;
 
-/// `; did you mean a or b?`, to follow an error about `word`; empty where nothing is near. Names nothing else of what
-/// there is: who may read the error need not be allowed to know that.
+/// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.
+/// No other candidates are named, because a reader of the error may not be allowed to know them.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let mut near = all_nearest(word, candidates);
     near.truncate(NEAR_AT_MOST);
@@ -147,11 +151,12 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// A longer word is near nothing: a tenant may write it, and there may be thousands of candidates.
+/// The length of the longest word that is compared. A tenant may write the word, and there may
+/// be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
-/// All candidates that are equally near to `word` and nearer than the others, in their order. Slips are letters to
-/// insert, remove or replace, and neighbours to swap.
+/// Returns all candidates that are equally near to `word` and nearer than the others, in their order. A slip is a
+/// letter that is inserted, removed or replaced, or two neighbours that are swapped.
 pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 4).clamp(1, 3);

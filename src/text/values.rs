@@ -1,9 +1,10 @@
-//! What people write on a command line, in a variable, in an annotation: booleans, counts, IP ranges, names, base URLs.
+//! The values that people write on a command line, in a variable or in an annotation: booleans, counts, IP ranges,
+//! names, base URLs.
 
 use ipnet::Ipv4Net;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What Go's `strconv.ParseBool` takes.
+/// Parses a boolean like Go's `strconv.ParseBool`.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -12,7 +13,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// How many of something: at least one.
+/// Parses a count, which is at least one.
 pub fn count(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
@@ -20,7 +21,7 @@ pub fn count(text: &str) -> Result<u32, String> {
     }
 }
 
-/// `10.0.1.7/24` is taken for the subnet it lies in.
+/// Parses an IP range. `10.0.1.7/24` is read as the subnet that it lies in.
 pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
     match text.parse::<Ipv4Net>() {
         Ok(range) => Ok(range.trunc()),
@@ -28,18 +29,19 @@ pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
     }
 }
 
-/// A DNS subdomain as Kubernetes takes it, RFC 1123.
+/// Whether the text is a DNS subdomain as Kubernetes accepts it, RFC 1123.
 pub fn is_subdomain(text: &str) -> bool {
-    // Its parts may be longer than a label: only the whole is measured.
+    // The parts of a subdomain may be longer than a label, because Kubernetes limits only the length of the whole.
     text.len() <= 253 && text.split('.').all(has_label_form)
 }
 
-/// A DNS label as Kubernetes takes it, RFC 1123.
+/// Whether the text is a DNS label as Kubernetes accepts it, RFC 1123.
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && has_label_form(text)
 }
 
-/// The key of a label as Kubernetes and the Cloud API take it: a name, or one behind a domain and a slash.
+/// Whether the text is the key of a label as Kubernetes and the Cloud API accept it: a name, or a domain, a
+/// slash and a name.
 pub fn is_label_key(text: &str) -> bool {
     let (domain, name) = match text.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
@@ -48,7 +50,7 @@ pub fn is_label_key(text: &str) -> bool {
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
-/// The value of a label as both take it; an empty one is one too.
+/// Whether the text is the value of a label as Kubernetes and the Cloud API accept it. The value may be empty.
 pub fn is_label_value(text: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -64,8 +66,8 @@ fn has_label_form(text: &str) -> bool {
         && bytes.last().is_some_and(is_alphanumeric)
 }
 
-/// An `http` or `https` URL, without the slashes at its end, to which paths can be appended. The error repeats nothing:
-/// there may be a password in it.
+/// Parses an `http` or `https` URL, and removes the slashes at its end, so that paths can be appended. The error
+/// repeats nothing of the text, because there may be a password in it.
 pub fn base_url(text: &str) -> Result<String, &'static str> {
     if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
         return Err("a URL has no white space and only ASCII characters");
@@ -87,7 +89,8 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{authority}{path}").trim_end_matches('/').to_owned())
 }
 
-/// `http://` to another machine than this one. What can't be read counts as another machine.
+/// Whether the URL leads with `http://` to another machine than this one. A host that can't be read
+/// counts as another machine.
 pub fn leaves_unencrypted(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;
@@ -98,15 +101,15 @@ pub fn leaves_unencrypted(url: &str) -> bool {
     scheme.eq_ignore_ascii_case("http") && !is_here
 }
 
-/// 127.0.0.0/8, ::1 and `localhost`: no packet to them leaves the machine.
+/// Whether the host is in 127.0.0.0/8, ::1 or `localhost`, so that no packet leaves the machine.
 pub fn is_this_machine(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
         || host.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// `host`, `host:port` or `[IPv6]:port` → the host without brackets, and the port; an empty one counts as none, as in
-/// Go. The error repeats nothing: there may be a password in it.
+/// Reads `host`, `host:port` or `[IPv6]:port`. Returns the host without brackets, and the port. An empty port counts as
+/// no port, as in Go. The error repeats nothing of the text, because there may be a password in it.
 pub fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest
