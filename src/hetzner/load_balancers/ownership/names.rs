@@ -3,16 +3,17 @@
 use crate::provider::{Cluster, Profile, Service};
 use crate::text::fnv1a;
 
-/// As long as a host name's part and a label's value may be.
+/// The length limit of a label's value and of each part of a host name.
 pub(super) const LONGEST: usize = 63;
 
-/// As upstream cuts it.
+/// The length to which hcloud-cloud-controller-manager cuts the name, in characters.
 const LONGEST_UPSTREAM: usize = 32;
 
-/// Of a chain's SHA-256 in the name of its certificate: 80 bits, so that no tenant can make another chain with them.
+/// How many digits of a chain's SHA-256 the name of its certificate has. They are 80 bits, so that no tenant can make
+/// another chain with the same digits.
 const UPLOAD_DIGITS: usize = 20;
 
-/// The name of a load balancer whose Service names none.
+/// The name of a load balancer whose Service asks for no name.
 pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluster) -> String {
     match profile {
         Profile::Hcloud => {
@@ -23,16 +24,16 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// For what has this name in its namespace.
+/// The name of a load balancer for the Service or group with this name in this namespace.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'
     })
 }
 
-/// The name of a certificate that is uploaded from this Secret: another one for each chain, Secret and cluster. A chain
-/// holds the public half of its key: where the key changes, so does the chain. `digest`: see `TlsPair`. `taken_by`: the ID
-/// of another certificate that has the name which this one would get.
+/// The name of a certificate that is uploaded from this Secret. The name differs for each chain, Secret and cluster. A
+/// chain holds the public half of its key, so the chain changes whenever the key changes. `digest` is explained at
+/// `TlsPair`. `taken_by` is the ID of another certificate that has the name which this certificate would get.
 pub(crate) fn upload_name(
     namespace: &str,
     secret: &str,
@@ -50,8 +51,8 @@ pub(crate) fn upload_name(
     stem + &beside + &whose + &digest
 }
 
-/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest`: with
-/// this chain; `None` means with any chain.
+/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest` is
+/// the digest of the chain; `None` means any chain.
 pub(crate) fn is_upload_name(
     name: &str,
     uid: &str,
@@ -66,12 +67,12 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// What the name of a certificate of this Secret has before the digits of its chain.
+/// The part of the name of this Secret's certificates that comes before the digits of the chain.
 fn upload_whose(uid: &str, namespace: &str, secret: &str) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 
-/// `namespace.name` of a Service, as labels have it.
+/// `namespace.name` of a Service, in the form of a label's value.
 pub(crate) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
@@ -80,8 +81,8 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// The text with other letters replaced by dashes, letters or digits at both ends, and where
-/// that takes too much away, a hash of the whole at its end.
+/// The text with dashes instead of letters that do not fit, and with letters or digits at both ends. A text that was
+/// changed or is too long ends with a hash of the original text.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -93,8 +94,8 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// Shortened so that a hash of `of` has room behind it: also the name of what only `of` has, where another load
-/// balancer has the default name.
+/// The text, cut so that a hash of `of` fits behind it, with that hash. When another load balancer has the default
+/// name, this is the name that only `of` can have.
 pub(crate) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;
