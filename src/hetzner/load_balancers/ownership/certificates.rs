@@ -61,16 +61,8 @@ impl<'a> CertificateOwner<'a> {
     /// |---|---|
     /// | the label `cluster-uid` of another cluster | nobody here may use it |
     /// | the label `secret` | Services of the namespace that the label names may use it |
-    ///
-    /// the UID of the Service, or the label of a Service of its namespace in this cluster
-    ///
-    /// the Service may use it
-    ///
-    ///
-    /// none of these
-    ///
-    /// the labels do not decide
-    ///
+    /// | the UID of the Service, or the label of a Service of its namespace in this cluster | the Service may use it |
+    /// | none of these | the labels do not decide |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =
             |value: &String| namespace_of(value) == Some(service.namespace.as_str());

@@ -1,19 +1,20 @@
-//! Services that use one load balancer together: which ones, whose each port is, and what is theirs on it.
+//! Services that use one load balancer together: which Services they are, who owns each port, and what belongs
+//! to them there.
 //!
 //! | annotation of the Service | its load balancer |
 //! |---|---|
 //! | none of these | its own |
 //! | `share` | its group's: made with the first Service of the group, deleted with the last |
-//! | `external` | somebody else's: only our ports and targets on it are changed |
+//! | `external` | somebody else's: only our ports and targets are changed there |
 //!
-//! Each Service is planned by itself, for its own ports. What is about the whole load balancer follows from all Services
-//! of the group, the oldest first, so that it is the same in the plan of each.
+//! Each Service is planned by itself, for its own ports. The settings of the whole load balancer follow from all
+//! Services of the group, the oldest first, so that they are the same in the plan of each Service.
 //!
 //! A label of the load balancer names the Service that owns a port. The label is written before the port. On a shared
 //! load balancer a port without its label, as Terraform leaves it, belongs to the Service with the same port and node
 //! port. On an external one a port without its label is the owner's; the only exception is [`is_recognised`].
 //!
-//! What is about the whole of a shared load balancer is decided by the Services of the group's own namespace alone.
+//! The settings of the whole of a shared load balancer are decided by the Services of the group's own namespace alone.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// In the label `targets-before`: any may have been there before.
+/// A value of the label `targets-before`. It means that any target may have been there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -62,24 +63,24 @@ pub(crate) struct Group<'a> {
     cluster: &'a Cluster,
 }
 
-/// Which load balancer it is.
+/// Which load balancer the Service uses.
 #[derive(Clone, Copy)]
 pub(crate) enum Use<'a> {
     Own,
     Shared(Share<'a>),
-    /// None: only a manifest is checked, or the Service may not use it, which is a problem.
+    /// `None` when only a manifest is checked, or when the Service may not use the load balancer, which is a problem.
     External(Option<Labelled<'a>>),
 }
 
-/// What labels are to say.
+/// What the labels are to say.
 pub(crate) struct Wanted {
-    /// All of it, also what stays as it is.
+    /// All that the labels are to say, including what stays as it is.
     pub(crate) to: Ownership,
-    /// What the plan of the Service decides, in the order of the keys.
+    /// What the plan of the Service decides about labels, in the order of the keys.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
-/// Whose a port of a load balancer is.
+/// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The planned Service.
@@ -88,13 +89,13 @@ pub(crate) enum Owner {
     Member,
     /// A Service that this cluster had, and that does not exist any more.
     Gone,
-    /// Anybody else, or it is not known.
+    /// Anybody else, or an unknown owner.
     Other,
 }
 
-/// Reads which load balancer the Service asks for, and who shares it. [`Group::refused`] says why the Service can't have it;
-/// other mistakes are in `parser`. `balancers`: `None` means that only a manifest is checked. `stays_on`: the load balancer
-/// that the Service keeps meanwhile.
+/// Reads which load balancer the Service asks for, and who shares it. [`Group::refused`] says why the Service can't
+/// have the load balancer; `parser` collects other mistakes. `balancers` is `None` when only a manifest is checked.
+/// `stays_on` is the load balancer that the Service keeps while it can't have the other one.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -157,7 +158,7 @@ fn not_allowed(share: Share, service: &Service) -> String {
     )
 }
 
-/// The load balancers that this cluster has for the group, by their labels.
+/// The load balancers that this cluster made for the group, by their labels.
 fn made_for<'a>(
     share: Share,
     balancers: Option<Balancers<'a>>,
@@ -173,8 +174,9 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
-/// it is not allowed any more, asks for another load balancer that it can't have, or is left alone.
+/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer
+/// without being a member. Such a Service is not allowed any more, or asks for another load balancer that it can't
+/// have, or is left alone.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let mut members = group.members.iter();
     let mut made = made_for(share, balancers, group.cluster);
@@ -193,7 +195,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether Services of several namespaces, or others than Services, have ports on the load balancer, as labels say it.
+/// Whether Services of several namespaces, or owners that are not Services, have ports on the load balancer, according
+/// to its labels.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -215,7 +218,7 @@ fn undecided<'a>(
     made.find(|one| one.ownership.uids().any(may_decide))
 }
 
-/// What the labels of the Service's load balancer say, and who asks for it.
+/// How the Service uses its load balancer, according to its labels, and which Services ask for that load balancer.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -236,7 +239,7 @@ fn as_labelled<'a>(
     (Use::Shared(Share { namespace, name }), Vec::new())
 }
 
-/// The one that the annotation names. The error: why the Service can't have it.
+/// The load balancer that the annotation names. The error says why the Service can't have it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -294,7 +297,7 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// The Service asks for a shared load balancer.
+    /// Makes the group that of the shared load balancer that the Service asks for.
     fn join_shared(
         &mut self,
         parser: &mut AnnotationParser,
@@ -310,7 +313,7 @@ impl<'a> Group<'a> {
             return;
         }
         let why = not_allowed(share, service);
-        // What is served stays served.
+        // The ports that the Service already has there keep their traffic.
         let mut made = made_for(share, balancers, cluster);
         match made.find(|one| has_labelled_port(*one, service)) {
             None => self.refused = Some(why),
@@ -324,7 +327,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The Service asks for the external load balancer with this ID or name.
+    /// Makes the group that of the external load balancer with this ID or name, which the Service asks for.
     fn join_external(&mut self, text: &str, balancers: Option<Balancers<'a>>) {
         let (service, cluster) = (self.service, self.cluster);
         let found = balancers.map(|all| external(service, all, text, cluster));
@@ -337,8 +340,9 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Puts the Service among the members as it is now, the oldest first, and says who decides. `stays_on`: the load balancer
-    /// on which the Service stays although it asks for another one; there it decides only where no other Service has a port.
+    /// Puts the current version of the Service among the members, the oldest first, and determines who decides.
+    /// `stays_on` is the load balancer on which the Service stays although it asks for another one. There the Service
+    /// decides only when no other Service has a port.
     fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
         let uid = &self.service.uid;
         let is_released =
@@ -384,7 +388,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// `namespace.name` of the group, or of the Service that is alone.
+    /// `namespace.name` of the group, or of the Service when it is in no group.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             Use::Shared(share) => share.label(),
@@ -404,8 +408,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether nobody decides about the whole of a shared load balancer: there is no Service of the group's own namespace, or
-    /// one of them was not read.
+    /// Whether nobody decides about the whole of a shared load balancer, because there is no Service of the group's own
+    /// namespace, or because one of those Services was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
     }
@@ -427,7 +431,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the ways stay by which present targets are reached, because no Service decides about the whole.
+    /// Whether present targets are still reached by the private or public IP by which they are reached now, because no
+    /// Service decides about the whole.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -436,8 +441,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().filter(move |one| one.namespace == namespace)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first: members, and Services that ask for
-    /// another one and did not leave this one yet.
+    /// The Services that have a port on this external load balancer, the oldest first. They are members, and Services
+    /// that ask for another load balancer and have not left this one yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |one: &&Service| {
             let mut ports = balancer.services.iter();
@@ -454,7 +459,7 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// The Service that has this port with this node port, where the label of the port was lost.
+    /// The Service that has this port with this node port. The answer counts when the label of the port was lost.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -474,7 +479,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// By the port's label, else by both port numbers, else by the label of the whole.
+    /// The owner's UID: from the port's label, else from both port numbers, else from the label of the
+    /// whole load balancer.
     fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,
@@ -498,7 +504,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Does it carry the UID of a Service that may not exist any more?
+    /// Whether the load balancer carries the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         !self.is_external()
@@ -508,7 +514,7 @@ impl<'a> Group<'a> {
                 .any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
     }
 
-    /// Does a Service have a port there that is not of the group any more? It is about to be removed.
+    /// Whether a Service that is not in the group any more has a port there. That port is about to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
@@ -517,7 +523,7 @@ impl<'a> Group<'a> {
         !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
     }
 
-    /// Is it to be removed, because no Service has it any more?
+    /// Whether the port is to be removed, because no Service has it any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -530,8 +536,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|one| one.uid != self.service.uid)
     }
 
-    /// Ports that are on the load balancer, or are to be, and are not this Service's: those of older Services, and
-    /// those that are there and stay.
+    /// The port numbers on the load balancer that are not free for this Service: the ports of older Services, and the
+    /// existing ports of other owners that stay.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let found = there.into_iter().flat_map(|balancer| {
@@ -543,7 +549,8 @@ impl<'a> Group<'a> {
         older.chain(found.map(|one| one.listen_port)).collect()
     }
 
-    /// Why this Service can't have a port: who has it keeps it; of several that are to get it, the oldest does.
+    /// Why this Service can't have a port. The Service that has the port keeps it. When several Services ask for a new
+    /// port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
@@ -555,7 +562,7 @@ impl<'a> Group<'a> {
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
-                    // Else it is about to be removed.
+                    // A port that its owner does not ask for any more is about to be removed.
                     if let Some(member) = member.filter(|one| claims(one, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
@@ -578,8 +585,9 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// What the labels are to say, and of that what is shown: see [`Wanted`]. `balancer`: `None` for one that is created.
-    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `balancers`: all of the project.
+    /// What the labels are to say, and the part that is shown: see [`Wanted`]. `balancer` is `None` when the load
+    /// balancer is created. `ports` are the ports that the Service gets. `is_kept` means that the load balancer
+    /// outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -635,8 +643,8 @@ impl<'a> Group<'a> {
         Wanted { to, shown }
     }
 
-    /// Whether the load balancer is, or was, not this Service's alone. By the label `service-uid` HCCM, and ccm, would remove the
-    /// ports of the others. A guest never owns the whole.
+    /// Whether the load balancer is, or was, used by others than this Service. The label `service-uid` would make
+    /// hcloud-cloud-controller-manager, and `ccm`, remove the ports of the others. A guest never owns the whole.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let Use::Shared(share) = self.of else {
             return false;
@@ -649,8 +657,8 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owners of ports that labels are to name: of the ports that the Service gets, and of those that came without a
-    /// label, or lost it.
+    /// The port owners that the labels are to name: this Service for the ports that it gets, and the owners of ports
+    /// that have no label because they never had one or lost it.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -685,8 +693,8 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// The value of the label that says which targets were there before: as it is, else what is there before our first
-    /// port.
+    /// The value of the label `targets-before`. An existing value stays. Otherwise the value lists the targets that are
+    /// there before our first port is added.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -696,7 +704,7 @@ impl<'a> Group<'a> {
             balancer.single_targets().map(|(target, _)| in_label(target)).collect();
         let all = targets.join("_");
         match targets.is_empty() {
-            // The label was lost.
+            // We already have a port there, so the label was lost.
             _ if balancer.services.iter().any(is_ours) => ALL.to_owned(),
             true => NONE.to_owned(),
             false if all.len() > LABEL_LENGTH || all.contains(':') => ALL.to_owned(),
@@ -704,13 +712,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Is it a target that was on the external load balancer before, or may have been?
+    /// Whether the target was on the external load balancer before this cluster used it, or may have been.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// What keeps a target of a load balancer that is not ours from being removed; see [`Group::is_before`].
+/// Whether the target of an external load balancer must not be removed, because it was or may have been there
+/// before; see [`Group::is_before`].
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     let value = balancer.ownership.targets_before(cluster);
     is_in(value.map_or(ALL, String::as_str), target)
@@ -741,13 +750,13 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     }
 }
 
-/// Of its group, as its label says it.
+/// The name of the load balancer's group, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
     let group = balancer.ownership.group.as_ref()?;
     Some(group.replacen('.', "/", 1))
 }
 
-/// Whose each port is, where it is not one Service's own.
+/// The owner of each port. The list is empty when the load balancer belongs to one Service alone.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);
@@ -772,7 +781,7 @@ fn ports_of<'a>(
     all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
 }
 
-/// A redirect from HTTP needs port 80.
+/// Whether the Service uses the port. A redirect from HTTP to HTTPS uses port 80.
 fn claims(service: &Service, number: u16) -> bool {
     let is_on = |text: &str| text::boolean(text) == Ok(true);
     let redirects = || {
