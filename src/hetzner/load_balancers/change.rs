@@ -1,4 +1,4 @@
-//! One write: as data, in one table of actions; how it is made, and what its answer means.
+//! One write to the API: its data, the table of all actions, how the write is made, and what its answer means.
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
@@ -22,16 +22,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is to be known of an action besides its name.
+/// What has to be known of an action besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
-    /// It is about which nodes get traffic.
+    /// The action decides which nodes get traffic.
     OfTarget,
     FollowsAtOnce,
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// Addresses change with it, and targets with them.
+    /// The action changes addresses, and thereby targets, so that they must be read again.
     ReadAgain,
 }
 use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
@@ -44,7 +44,7 @@ macro_rules! actions {
         }
 
         impl Action {
-            /// The API's word for it.
+            /// The API's name for the action.
             fn name(self) -> &'static str {
                 match self {
                     $(Action::$action => $name,)*
@@ -61,7 +61,7 @@ macro_rules! actions {
     };
 }
 
-// A target's removal does not follow at once: the one that comes instead must be there first.
+// The removal of a target does not follow at once, because the target that replaces it must be there first.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -88,15 +88,15 @@ actions! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
-    /// The load balancer becomes the Service's: it must have no port and no target besides those that were seen.
+    /// The load balancer becomes the Service's. It must have no port and no target besides those that were seen.
     Adoption,
-    /// The same for one that stays when its Service is deleted.
+    /// The Service leaves a load balancer that stays. It must have no port and no target besides those that were seen.
     Release,
-    /// No Service plans it again: what changed meanwhile is an error.
+    /// No Service plans the load balancer again, so a change that came meanwhile is an error.
     Orphan,
-    /// Of the targets that are there now none stays.
+    /// None of the targets that are there now stays.
     LastTarget,
-    /// The last certificate that is uploaded: the IDs of all are read before ports are changed.
+    /// The write uploads the last certificate. The IDs of all certificates are read before ports are changed.
     LastUpload,
 }
 
@@ -105,20 +105,21 @@ pub(super) enum Purpose {
 pub struct Change {
     project: Project,
     pub(super) action: Action,
-    /// Of the load balancer or certificate; none where it is created.
+    /// The ID of the load balancer or certificate. `None` when it is created.
     id: Option<u64>,
     pub(super) request: Request,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// Sent beside `request`, and never shown.
+    /// The certificate and its key, which are sent beside `request` and never shown.
     pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates, with what asks for the name.
     new_name: Option<Sourced<String>>,
 }
 
-/// A shorter part of a key would be found in other texts, and says nothing.
+/// The length from which a line of a key is kept secret. A shorter part of a key would be found in other texts,
+/// and says nothing.
 const SHORTEST_KEY_LINE: usize = 16;
 
 /// What is sent.
@@ -146,7 +147,7 @@ impl Change {
             Value::Object(body) => body,
             _ => Map::new(),
         };
-        // What is not asked for is the API's to choose.
+        // The API chooses what is not asked for.
         body.retain(|_, value| !value.is_null());
         Change {
             project: project.clone(),
@@ -162,7 +163,7 @@ impl Change {
         }
     }
 
-    /// One that is created with all of this, see `create`.
+    /// The change that creates a load balancer with all of this at once; see `create`.
     pub(super) fn creation(
         project: &Project,
         name: Sourced<String>,
@@ -193,7 +194,7 @@ impl Change {
         self
     }
 
-    /// The certificate that is uploaded.
+    /// Adds the certificate that is uploaded, and its key.
     pub(super) fn with_pair(mut self, pair: Arc<TlsPair>) -> Change {
         self.pair = Some(pair);
         self
@@ -217,7 +218,7 @@ impl Change {
         (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
     }
 
-    /// Where it is created, and the annotation that may say so.
+    /// Where the load balancer is created, and the annotation that may say so.
     fn place(&self) -> (&str, &Annotation) {
         match self.text("location") {
             "" => (self.text("network_zone"), &a::NETWORK_ZONE),
@@ -237,13 +238,14 @@ impl Change {
         }
     }
 
-    /// Rests the write on what there is now. The outcome, where it is not made.
+    /// Bases the write on what there is now. Returns the outcome when the write is not made.
     fn rebase(&mut self) -> Result<Option<Applied>, Error> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // Put off when the write would be: else they would use up the calls that come back, for ever.
+        // The reads are put off whenever the write would be. Otherwise they would always use up the calls that become
+        // available, and the write would wait for ever.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -285,7 +287,7 @@ impl Change {
     fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // Whatever else comes with a 200 is not the API's, and says nothing of what was done.
+            // Any other answer with status 200 does not come from the API, and says nothing about what was done.
             Some(Answer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!("{name}: answered neither an action nor what was changed");
@@ -310,7 +312,8 @@ impl Change {
             (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
+            // Issuance may take minutes, and only one port waits for the certificate. The certificate's status
+            // shows the end.
             (Action::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
@@ -318,7 +321,7 @@ impl Change {
         })
     }
 
-    /// The load balancer in the answer may not have all its addresses yet.
+    /// Whether the load balancer in the answer has all its addresses already.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -330,11 +333,11 @@ impl Change {
 
     fn failed(&self, failed: Failed) -> Result<Applied, Error> {
         match (self.action, failed.code()) {
-            // Who owns it now is read again.
+            // The name is taken by now. The list is read again to see who owns the object with that name.
             (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
-            // Protected since it was read: it stays.
+            // The load balancer was protected after it was read, so it stays.
             | (Action::Delete, Some("protected"))
-            // Used since it was read: it stays.
+            // The certificate was used after it was read, so it stays.
             | (Action::DeleteCertificate, Some("resource_in_use"))
             // Another program was faster.
             | (Action::AddTarget, Some("target_already_defined"))
@@ -358,8 +361,8 @@ impl Change {
         }
     }
 
-    /// Was it refused for one of its ports, certificates or targets? Then the rest of it can be made:
-    /// the address is there, and each part is tried by itself.
+    /// Whether the creation was refused because of a port, a certificate or a target. Then the load balancer can be
+    /// created without its parts, so that it has its address, and each part is tried by itself.
     fn is_refused_for_a_part(&self, failed: &Failed) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -372,7 +375,7 @@ impl Change {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate that was deleted since.
+            // A server or certificate was deleted meanwhile.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -391,7 +394,8 @@ impl Change {
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
-        // `services[0].http.certificates`, `http.certificates`, or a limit: `load_balancer_targets`.
+        // The field is for example `services[0].http.certificates`, `http.certificates`, or
+        // a limit: `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -401,7 +405,7 @@ impl Change {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// What to do about an error.
+    /// What people can do about an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
         let Code { code, fields } = failed.code.as_ref()?;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
@@ -438,7 +442,7 @@ impl Change {
                 "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
                     .to_owned()
             }
-            // Not those of its type.
+            // The limit is the project's, and not one of the load balancer's type.
             "resource_limit_exceeded" if !names_part => {
                 "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
                  console under Limits"
@@ -463,7 +467,7 @@ impl Change {
     }
 }
 
-/// Of the answer to a write; no content at all, where there was nothing to say.
+/// The parts of the answer to a write. The answer has no content at all when there is nothing to say.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -475,7 +479,7 @@ struct Answer {
 }
 
 impl provider::Write for Change {
-    /// The API's word.
+    /// The API's name for the action.
     fn word(&self) -> &'static str {
         self.action.name()
     }
@@ -506,7 +510,7 @@ impl provider::Change for Change {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Line by line: an answer may repeat a part.
+            // Each line is a secret of its own, because an answer may repeat a part of the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
@@ -543,7 +547,7 @@ impl provider::Change for Change {
         self.action.is(FailsAlone)
     }
 
-    /// A load balancer without ports and targets, which are then tried one by one.
+    /// The creation of the load balancer without ports and targets, which are then tried one by one.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
@@ -570,12 +574,12 @@ impl fmt::Debug for Change {
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|one| Box::new(one) as Box<_>).collect();
-    // `collect` keeps the room that they had unboxed, which is ten times as much.
+    // `collect` keeps the memory that the unboxed changes took, which is ten times as much.
     boxed.shrink_to_fit();
     boxed
 }
 
-/// `1 port`, `2 ports`.
+/// The count with its noun, such as `1 port` or `2 ports`.
 fn counted(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),

@@ -1,4 +1,5 @@
-//! What the API, or a node of the other profile, would refuse one by one when it came to it: said before anything is done.
+//! Checks that report at once, before anything is done, what the API would refuse one by one, and nodes of
+//! the other profile.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -10,8 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
-/// start with the wrong profile must not lose the traffic.
+/// Why the load balancer must not be changed, because one of its targets is a node that the other profile has
+/// initialised. Such a node is not ours, so it would be removed from the load balancer. A start with the wrong profile
+/// must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -32,7 +34,7 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
     ))
 }
 
-/// The type it should be of: the one that is wanted, else the one it has, else the smallest.
+/// The type that the load balancer should have: the wanted type, else the present type, else the smallest.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -43,7 +45,7 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // It can't be used, and none is made.
+        // The external load balancer can't be used, or no load balancer is created.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -56,7 +58,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // None: only a manifest is checked; see `covers`.
+    // `None` when only a manifest is checked; see `covers`.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);
@@ -83,7 +85,7 @@ pub(super) fn kind<'a>(
     Some(kind)
 }
 
-/// What the API would refuse one by one, when it came to it.
+/// Reports that the type does not hold all ports or certificates. The API would refuse them one by one.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -117,7 +119,7 @@ pub(super) fn check_services(
     }
 }
 
-/// How many its ports have, each counted once.
+/// How many different certificates the HTTPS ports have together.
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {

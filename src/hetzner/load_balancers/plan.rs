@@ -1,5 +1,6 @@
-//! The plan for one Service's load balancer, in stages: settle which one it is and which ports the Service has there; compare
-//! it with what is wanted; then say what is done, what follows, and what people should know.
+//! The plan for one Service's load balancer, in stages. The first stage settles which load balancer it is and which
+//! ports the Service has there. The second compares the load balancer with what is wanted. The last says what is done,
+//! what follows, and what people should know.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, boxed};
@@ -25,7 +26,7 @@ use crate::text::shell_command;
 use serde_json::Value;
 
 impl Snapshot {
-    /// What brings the Service's load balancer in order.
+    /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).next() {
             return released(balancer, of);
@@ -73,19 +74,19 @@ impl Snapshot {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // What serves the Service until then, where what it asks for can't be had.
+        // While the Service can't have what it asks for, this load balancer serves it.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|one| status::for_people(one, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // A tenant must not keep the other mode by a mistake.
+        // A tenant must not be able to keep the other IP mode by making a mistake.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// What deletes the Service's load balancer, or takes the Service off it.
+    /// The plan that deletes the Service's load balancer, or takes the Service off it.
     pub(super) fn plan_end(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let balancers = self.balancers();
         let (mut plan, context) = self.end(service, cluster);
@@ -98,7 +99,7 @@ impl Snapshot {
         for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // By the status a port without its label is recognised, so without labels the status is emptied last.
+            // A port without its label is recognised by the status, so without labels the status is emptied last.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -110,7 +111,7 @@ impl Snapshot {
         plan
     }
 
-    /// What ends the management of the Service's load balancer.
+    /// The plan that ends the management of the Service's load balancer.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -132,7 +133,8 @@ impl Snapshot {
         plan
     }
 
-    /// The empty plan that ends something of what the Service has, and what it rests on. It needs no node.
+    /// The empty plan for ending something that the Service has, and the context on which the plan depends. Nodes
+    /// are not needed.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -146,7 +148,7 @@ impl Snapshot {
         (plan, context)
     }
 
-    /// What gives this load balancer to the Service, and brings it in order.
+    /// The plan that gives this load balancer to the Service, and brings it in order.
     pub(super) fn plan_given(&self, id: u64, of: For) -> LoadBalancerPlan {
         let refuse = |why| {
             let why = Finding::warning(Reason::LoadBalancerNotAdopted, why);
@@ -161,7 +163,7 @@ impl Snapshot {
         let given = observed.balancers.iter_mut().filter(|one| one.id == id);
         given.for_each(|one| one.labels = guard.labels());
         let given = Snapshot::new(self.project.clone(), observed);
-        // The Service asks for another one: it does not get this one instead.
+        // When the Service asks for another load balancer, it does not get this one instead.
         if let Err(Unsettled::NotAdopted(why)) = given.settle(of, None).found {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -192,13 +194,13 @@ impl Snapshot {
     }
 }
 
-/// The last stage: what there is, beside what is wanted.
+/// The last stage, which compares what there is with what is wanted.
 struct Comparison<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'b>,
     desired: &'a mut Desired,
     found: Found<'b>,
-    /// The Service stays where it is.
+    /// Whether the Service stays on another load balancer than it asks for.
     stays: bool,
 }
 
@@ -258,7 +260,8 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // A node that can't be a target may stay so for ever.
+        // A node that can't be a target may stay so for ever, so one target is enough to leave the
+        // other load balancers.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();
@@ -299,7 +302,8 @@ impl<'b> Comparison<'_, 'b> {
             (Found::Own(balancer) | Found::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
+                // The nodes would get the traffic of other owners' ports, and no label would say for which Service the
+                // nodes are targets.
                 let why = "none of its ports can be had there";
                 (diff.found, take_off(context, *balancer, why))
             }
@@ -326,7 +330,7 @@ fn make_before_break(
     }
 }
 
-/// Its management has ended.
+/// The plan of a Service whose management on this load balancer has ended.
 fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
     let message = format!(
         "its management ended: load balancer {} stays as it is; to take it over again: {}",
@@ -352,7 +356,7 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// Nothing is done, and why. People are shown what differs from what is there all the same.
+/// The plan that does nothing, and says why. People are still shown the differences, when they were compared.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -372,7 +376,7 @@ fn refused(
     }
 }
 
-/// A load balancer that the Service has is part of its plan.
+/// Adds a load balancer that the Service has to the plan.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

@@ -1,7 +1,7 @@
 //! The first stages of a plan: what the Service asks for, which load balancer is its own, and which ports it has there.
 //!
-//! A Service that can't have what it asks for stays where its status says that it is. Then it is settled once more, in the role
-//! that the labels of that load balancer give it.
+//! A Service that can't have what it asks for stays where its status says that it is. Then the Service is settled once
+//! more, in the role that the labels of that load balancer give it.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_other_profile;
@@ -33,7 +33,7 @@ pub(super) struct Settled<'a> {
 
 /// Why a load balancer is not compared with what is wanted.
 pub(super) enum Unsettled<'a> {
-    /// Not everything was read that the plan rests on.
+    /// Something that the plan depends on was not read.
     Unread,
     /// Several load balancers could be the Service's, and none of them is changed.
     Several(Finding),
@@ -51,7 +51,7 @@ pub(super) struct Stays<'a> {
     pub(super) asked: Option<Labelled<'a>>,
 }
 
-/// The Service that a plan is for, and the nodes and the cluster on which the plan rests.
+/// The Service that a plan is for, and the nodes and the cluster on which the plan depends.
 #[derive(Clone, Copy)]
 pub(super) struct For<'a> {
     pub(super) service: &'a Service,
@@ -70,8 +70,8 @@ impl<'a> For<'a> {
 }
 
 impl Snapshot {
-    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays`: the load balancer that the
-    /// Service keeps, and why it can't have the one that it asks for.
+    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays` has the load balancer
+    /// that the Service keeps, and the reason why it can't have the one that it asks for.
     pub(super) fn settle<'a>(&'a self, of: For<'a>, stays: Option<&Stays<'a>>) -> Settled<'a> {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
@@ -147,7 +147,7 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // For a refused port kube-proxy must not send traffic of the cluster to this Service.
+    // For a refused port kube-proxy must not send the cluster's traffic to this Service.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -155,7 +155,8 @@ fn settle_ports<'a>(
     }
 }
 
-/// By what was read last: what is refused by it may be adopted by what is read anew, and get targets.
+/// What must be read again before the plan is applied. A load balancer that is refused by what was read last may be
+/// adopted by what is read again, and get targets.
 fn needs(
     context: &Context,
     desired: &Desired,
@@ -172,8 +173,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// Where a Service stays that may not use the load balancer that it asks for. Its address is in the status, and the labels say in
-/// which role the Service has it: alone, in a group, or as an external one.
+/// The load balancer on which the Service stays, because it may not use the one that it asks for. The address of
+/// that load balancer is in the status, and its labels say in which role the Service has it: alone, in a group, or
+/// as an external one.
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

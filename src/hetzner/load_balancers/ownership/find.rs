@@ -21,7 +21,7 @@ use crate::text::shell_command;
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     /// The load balancer belongs to the Service already: it carries the Service's UID, or it is the group's, or the
-    /// external one. Therefore it does not have to carry the UID.
+    /// external one. The last two do not have to carry the UID.
     Own(Labelled<'a>),
     /// The load balancer is to become the Service's, because no other Service or cluster owns it, or because an
     /// operator says so.
