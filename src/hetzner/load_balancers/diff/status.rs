@@ -1,4 +1,4 @@
-//! What a Service's status says of its load balancer, and what people read of it.
+//! What a Service's status says of its load balancer, and how a load balancer is shown to people.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -19,7 +19,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The mode of an address that kube-proxy does not treat as the Service's own.
 const PROXY: &str = "Proxy";
 
-/// What the status is to say: nothing where the Service has no port on a load balancer of several.
+/// What the status is to say. The status is empty when the Service has no port on a load balancer that
+/// several Services use.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -32,7 +33,8 @@ pub(crate) fn wanted(
     }
 }
 
-/// The status that the Service has, with each address by proxy. `None`: none of its load balancers serves it.
+/// The present status of the Service, with mode `Proxy` for each address. `None` when none of its load
+/// balancers serves it.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -48,7 +50,7 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
+/// The entries of `status.loadBalancer.ingress`: the host name alone, or else the addresses in order.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
@@ -76,14 +78,14 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     shown.map(entry).collect()
 }
 
-/// Those at which it answers: public ones first.
+/// The addresses at which the load balancer answers, with the public addresses first.
 pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
     let private = balancer.private_net.iter().filter_map(|net| net.ip);
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// For people; targets by the names of their nodes.
+/// The load balancer as people see it, with its targets by the names of their nodes.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -120,7 +122,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
+/// The private IPs that the load balancer has once it is attached as wanted. An IP that the API will choose is
+/// not known yet.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
     match desired.attach().map(|attach| (attach, &attach.ip)) {

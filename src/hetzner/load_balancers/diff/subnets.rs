@@ -1,5 +1,5 @@
-//! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
-//! made, and before it is detached from where it is.
+//! Where in the private Network a load balancer can be attached. What the API would refuse is reported before anything
+//! is created, and before the load balancer is detached from where it is.
 
 use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -19,12 +19,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A subnet that is not in a list as old as this may be a new one.
+/// The age up to which a list has every subnet. A subnet that is missing in an older list may be a new subnet.
 const CERTAIN: Duration = Duration::from_secs(60);
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
-/// Read again only where one of these Services could not be attached by what is known.
+/// Returns the subnets. They are read again only when one of these Services could not be attached by what is known.
 pub(crate) fn read(
     known: &Subnets,
     network: &Network,
@@ -42,7 +42,7 @@ pub(crate) fn read(
     )
 }
 
-/// Is there a subnet for what this Service asks for, or is it attached already?
+/// Whether there is a subnet for what this Service asks for, or its load balancer is attached already.
 fn fits(
     known: &[Subnet],
     network: u64,
@@ -107,7 +107,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// What would be refused when it came to it. `zone`: where the load balancer is, as far as that is known.
+/// Reports what the API would refuse when it came to it. `zone` is the network zone of the load balancer, as far as
+/// it is known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -160,14 +161,14 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // Which others there are is the project's business: tenants read this.
+    // The message does not list the other subnets, because tenants read it, and the subnets are the project's business.
     parser.problem(format!(
         "{source}: {asked}{place} for load balancers; see {}",
         shell_command("hcloud network describe", &[&network])
     ));
 }
 
-/// Who has the address, as far as it was read.
+/// The load balancer or node that has the address, as far as they were read.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     let has = |one: &Labelled| one.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
@@ -181,7 +182,7 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// The network zone of a location, where a node in it says so.
+/// The network zone of a location, when the labels of a node in that location name the zone.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());
