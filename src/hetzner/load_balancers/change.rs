@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What has to be known of an action besides its name.
+/// The properties of an action besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
     /// The action decides which nodes get traffic.
@@ -84,7 +84,7 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// What a write is a part of.
+/// The larger step of which a write is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -94,13 +94,13 @@ pub(super) enum Purpose {
     Release,
     /// No Service plans the load balancer again, so a change that came meanwhile is an error.
     Orphan,
-    /// None of the targets that are there now stays.
+    /// The write removes a target, and none of the targets that are there now stays.
     LastTarget,
     /// The write uploads the last certificate. The IDs of all certificates are read before ports are changed.
     LastUpload,
 }
 
-/// One write.
+/// A planned write to the API.
 #[derive(Clone)]
 pub struct Change {
     project: Project,
@@ -122,7 +122,7 @@ pub struct Change {
 /// and says nothing.
 const SHORTEST_KEY_LINE: usize = 16;
 
-/// What is sent.
+/// The request that is sent.
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Request {
     #[serde(flatten)]
@@ -218,7 +218,7 @@ impl Change {
         (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
     }
 
-    /// Where the load balancer is created, and the annotation that may say so.
+    /// The place where the load balancer is created, and the annotation that may name the place.
     fn place(&self) -> (&str, &Annotation) {
         match self.text("location") {
             "" => (self.text("network_zone"), &a::NETWORK_ZONE),
@@ -405,7 +405,7 @@ impl Change {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// What people can do about an error.
+    /// The next step that people can take after an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
         let Code { code, fields } = failed.code.as_ref()?;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);

@@ -22,7 +22,7 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// The age up to which a list has every type. A type that is missing in an older list may be a new type.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// What is kept from one poll to the next.
+/// The data that is kept from one poll to the next.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,

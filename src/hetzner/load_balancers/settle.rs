@@ -19,11 +19,11 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 
-/// What is known of a Service before its load balancer is compared.
+/// Everything that is known of a Service before its load balancer is compared.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: Context<'a>,
-    /// What the Service asks for, without the ports that others have.
+    /// The wishes of the Service, without the ports that others have.
     pub(super) desired: Desired,
     pub(super) found: Result<Found<'a>, Unsettled<'a>>,
     pub(super) needs: Needs,
@@ -147,7 +147,7 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // For a refused port kube-proxy must not send the cluster's traffic to this Service.
+    // kube-proxy must not send the cluster's traffic for a refused port to this Service.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -155,8 +155,8 @@ fn settle_ports<'a>(
     }
 }
 
-/// What must be read again before the plan is applied. A load balancer that is refused by what was read last may be
-/// adopted by what is read again, and get targets.
+/// Returns what must be read again before the plan is applied. A load balancer that is refused by what was read last
+/// may be adopted by what is read again, and get targets.
 fn needs(
     context: &Context,
     desired: &Desired,

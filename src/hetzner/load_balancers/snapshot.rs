@@ -1,4 +1,4 @@
-//! What the controller may ask of a snapshot of load balancers: the plans, and what is there.
+//! Answers the controller's questions about a snapshot of load balancers: the plans, and what is there.
 
 use super::change::Purpose;
 use super::desired::uploads::shown;

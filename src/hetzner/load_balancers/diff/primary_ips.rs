@@ -52,7 +52,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
             continue;
         };
         let Some(one) = family.find(context) else {
-            // What the field asks for is reported by `report`.
+            // An address that the field asks for is reported by `report`.
             if !family.is_asked_by_field() {
                 let of_type = claimable(context).filter(|one| one.kind == family.kind);
                 let names = of_type.map(|one| one.name.as_str());

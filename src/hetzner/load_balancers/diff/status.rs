@@ -1,4 +1,4 @@
-//! What a Service's status says of its load balancer, and how a load balancer is shown to people.
+//! The status of a Service with its load balancer, and the load balancer as it is shown to people.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The mode of an address that kube-proxy does not treat as the Service's own.
 const PROXY: &str = "Proxy";
 
-/// What the status is to say. The status is empty when the Service has no port on a load balancer that
+/// The entries that the status is to have. There are none when the Service has no port on a load balancer that
 /// several Services use.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,

@@ -1,5 +1,5 @@
-//! Where in the private Network a load balancer can be attached. What the API would refuse is reported before anything
-//! is created, and before the load balancer is detached from where it is.
+//! The subnets of the private Network to which a load balancer can be attached. What the API would refuse is reported
+//! before anything is created, and before the load balancer is detached from where it is.
 
 use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;

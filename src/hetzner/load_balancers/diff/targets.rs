@@ -28,8 +28,7 @@ struct Ways {
     there: BTreeMap<TargetId, bool>,
     /// Whether new targets are to be reached by their private IP.
     by_private: bool,
-    /// Whether present targets stay as they are: a shell may not know by which addresses they are wanted, or no Service
-    /// may decide it.
+    /// Whether present targets keep the kind of address by which they are reached, because no Service may decide it.
     stays: bool,
     /// Whether it is known which addresses are in the private Network.
     knows_subnets: bool,
@@ -208,7 +207,7 @@ impl Ways {
     }
 }
 
-/// What a dedicated server lacks to be the wanted target.
+/// The address that a dedicated server lacks to be the wanted target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lack {
     /// The server has no `InternalIP` in the vSwitch subnet.
@@ -333,7 +332,7 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(target, _)| target).collect())
     }
 
-    /// One target for each node that has an address for it. Each address occurs once.
+    /// Returns one target for each node that has an address for it. Each address occurs once.
     fn wanted_targets(&mut self, ways: &Ways) -> Named {
         let mut wanted = Named::new();
         for (machine, name) in &self.desired.targets.nodes {
@@ -478,7 +477,7 @@ fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// What is known of the cloud servers of these nodes.
+/// The known addresses of the cloud servers of these nodes.
 fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
     nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
 }

@@ -90,7 +90,7 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // Besides the ports, only the targets of an external load balancer are ours to change.
+        // On an external load balancer the targets are the only other thing that is ours to change.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }

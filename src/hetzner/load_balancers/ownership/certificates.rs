@@ -7,7 +7,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Error, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// What the labels of a certificate say about its owner. `None` means that the certificate has no such label.
+/// The owner of a certificate as its labels name it. `None` means that the certificate has no such label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateOwner<'a> {
     pub(crate) service_uid: Option<&'a String>,

@@ -1,4 +1,4 @@
-//! What a plan depends on: the project, and what was read.
+//! The data on which a plan depends: the project, and what was read.
 
 use super::group::Group;
 use super::index::{Balancers, Index};
@@ -21,7 +21,7 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// What was read of a project's load balancers, indexed.
+/// The load balancers of a project as they were read, with an index.
 pub struct Snapshot {
     pub(crate) project: Project,
     pub(crate) observed: Observed,
@@ -63,7 +63,7 @@ impl Project {
     }
 }
 
-/// What plans depend on.
+/// The data that was read for plans.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// All load balancers of the project.
@@ -81,7 +81,7 @@ pub struct Observed {
     pub is_for_manifests: bool,
 }
 
-/// What the plan of one Service depends on.
+/// The data on which the plan of one Service depends.
 pub(crate) struct Context<'a> {
     pub(crate) project: &'a Project,
     pub(crate) observed: &'a Observed,

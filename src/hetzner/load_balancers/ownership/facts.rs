@@ -1,4 +1,4 @@
-//! What is known of a load balancer, a Service and the cluster. The judge decides by these facts alone.
+//! The known facts about a load balancer, a Service and the cluster. The judge decides by these facts alone.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};

@@ -349,7 +349,7 @@ pub(crate) fn why_asked_too_late(
 
 /// How a person gives a load balancer to a Service.
 pub(crate) struct Assignment {
-    /// What the labels say afterwards.
+    /// The ownership that the labels state afterwards.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
     /// Whether the labels do not say so yet.

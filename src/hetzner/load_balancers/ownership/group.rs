@@ -72,11 +72,11 @@ pub(crate) enum Use<'a> {
     External(Option<Labelled<'a>>),
 }
 
-/// What the labels are to say.
+/// The labels that a load balancer is to have.
 pub(crate) struct Wanted {
-    /// All that the labels are to say, including what stays as it is.
+    /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// What the plan of the Service decides about labels, in the order of the keys.
+    /// The labels that the plan of the Service decides, in the order of their keys.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
@@ -585,9 +585,9 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// What the labels are to say, and the part that is shown: see [`Wanted`]. `balancer` is `None` when the load
-    /// balancer is created. `ports` are the ports that the Service gets. `is_kept` means that the load balancer
-    /// outlasts its Services. `balancers` are all load balancers of the project.
+    /// Returns the labels that the load balancer is to have, and the part that is shown: see [`Wanted`]. `balancer` is
+    /// `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept` means that the
+    /// load balancer outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,

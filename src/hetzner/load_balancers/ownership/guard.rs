@@ -16,7 +16,7 @@ pub(crate) struct Guard {
     remove: BTreeSet<String>,
 }
 
-/// What was there when the write was planned, or is there now.
+/// The state of a load balancer or certificate, when the write was planned or just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     labels: BTreeMap<String, String>,

@@ -89,7 +89,7 @@ mod tests;
 /// The largest difference that is expected between the clocks of the Kubernetes API and of Hetzner's API.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a Service has on a load balancer.
+/// The extent to which a Service owns a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
@@ -101,14 +101,14 @@ pub(crate) enum Stake<'a> {
     Part,
 }
 
-/// What asks for the adoption of a load balancer.
+/// The origin of a request to adopt a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// The label `adopt`, which an operator set on the load balancer.
     Label,
     /// The annotation of the Service that has the name of the load balancer.
     Name,
-    /// Nothing asks for the load balancer. It has the name that the Service's load balancer would get.
+    /// There is no request. The load balancer has the name that the Service's load balancer would get.
     Default,
 }
 
@@ -122,7 +122,7 @@ pub(crate) enum WhyNot<'a> {
     Other(String),
 }
 
-/// What a load balancer of this cluster is when no Service has it.
+/// The state of a load balancer of this cluster that no Service has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Kept,
@@ -281,7 +281,7 @@ pub(crate) fn why_it_stays(
     None
 }
 
-/// What the load balancer is without a Service. `None` when it does not belong to this cluster, or when a
+/// The state of the load balancer when no Service has it. `None` when it does not belong to this cluster, or when a
 /// Service has it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;

@@ -1,4 +1,4 @@
-//! What the labels of a load balancer or certificate say about its owner. No other file names the keys of the labels.
+//! The labels that say who owns a load balancer or certificate. No other file names the keys of the labels.
 //!
 //! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
@@ -64,7 +64,7 @@ pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 /// Why these labels are wanted, for people.
 pub(crate) const WHOSE: &str = "labels say whose it is";
 
-/// What the labels of a load balancer say about its owner, with one field for each key of the table above. `None` means
+/// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
 /// that the load balancer has no such label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
@@ -196,7 +196,7 @@ impl Ownership {
         self.targets_before.extend(said.targets_before);
     }
 
-    /// What the labels say of everything that belongs to this cluster, as far as the cluster's identity is known.
+    /// The ownership of everything that belongs to this cluster, as far as the cluster's identity is known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         let is_named = !cluster.name.is_empty();
         Ownership {
@@ -206,7 +206,7 @@ impl Ownership {
         }
     }
 
-    /// What the labels say of the load balancer of one Service.
+    /// The ownership of a load balancer that belongs to one Service.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),

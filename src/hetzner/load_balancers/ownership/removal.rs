@@ -1,4 +1,4 @@
-//! What the labels of a load balancer say after a Service left it.
+//! The labels of a load balancer after a Service left it.
 
 use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};

@@ -97,7 +97,7 @@ fn what_the_service_has_on_it() {
     for (row, balancer, has) in [
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
-        // This external load balancer has the port numbers of the Service, but the Service's status does not name it.
+        // The external load balancer has the port numbers of the Service, but the Service's status does not name it.
         (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
