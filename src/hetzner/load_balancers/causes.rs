@@ -1,5 +1,4 @@
-//! Why a health check fails, and what to do about it. The cause follows from two fields of Hetzner's API:
-//! `detail` and `http_status_code`.
+//! Why a health check fails, and what to do, by `detail` and `http_status_code` of Hetzner's API.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,

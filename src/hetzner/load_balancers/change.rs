@@ -118,7 +118,7 @@ pub struct Change {
     new_name: Option<Sourced<String>>,
 }
 
-/// The length from which a line of a key is kept secret. A shorter part of a key would be found in other texts,
+/// The length from which a line of a key is kept secret. A shorter part would be found in other texts,
 /// and says nothing.
 const SHORTEST_KEY_LINE: usize = 16;
 
@@ -163,7 +163,7 @@ impl Change {
         }
     }
 
-    /// The change that creates a load balancer with all of this at once; see `create`.
+    /// The change that creates a load balancer with its ports and targets at once; see `create`.
     pub(super) fn creation(
         project: &Project,
         name: Sourced<String>,
@@ -312,8 +312,7 @@ impl Change {
             (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // Issuance may take minutes, and only one port waits for the certificate. The certificate's status
-            // shows the end.
+            // Issuance may take minutes, and only one port waits for it. The certificate's status shows its end.
             (Action::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
@@ -394,8 +393,7 @@ impl Change {
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
-        // The field is for example `services[0].http.certificates`, `http.certificates`, or
-        // a limit: `load_balancer_targets`.
+        // Examples are `services[0].http.certificates`, `http.certificates`, and the limit `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

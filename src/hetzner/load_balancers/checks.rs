@@ -1,5 +1,4 @@
-//! Checks that report at once, before anything is done, what the API would refuse one by one, and nodes of
-//! the other profile.
+//! Checks that report, before anything is done, what the API would refuse one by one, and nodes of the other profile.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -11,9 +10,8 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Why the load balancer must not be changed, because one of its targets is a node that the other profile has
-/// initialised. Such a node is not ours, so it would be removed from the load balancer. A start with the wrong profile
-/// must not lose the traffic.
+/// Why the load balancer must not be changed, when one of its targets is a node that the other profile has initialised.
+/// Such a node is not ours, so it would be removed. A start with the wrong profile must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();

@@ -1,5 +1,5 @@
-//! Reads what there is: all load balancers with one list, and their types, certificates and Primary IPs only for
-//! Services that need them.
+//! Reads all load balancers with one list, and their types, certificates and Primary IPs only for Services
+//! that need them.
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
@@ -89,8 +89,7 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-/// The load balancer of a Service that has, and wants, exactly one for itself. Any other Service may get a
-/// new load balancer.
+/// The load balancer of a Service that has, and wants, exactly one for itself. Any other Service may get a new one.
 fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
     let found: Vec<Labelled> = found.filter(|one| one.ownership.carries(service)).collect();
@@ -125,8 +124,8 @@ fn needs_certificates(service: &Service) -> bool {
     naming.any(|annotation| has(service, annotation))
 }
 
-/// Returns the types. They are read unless the known list is recent enough. `wanted` are the names of types; an empty
-/// name stands for any type.
+/// Returns the types, and reads them unless the known list is recent enough. `wanted` are names of types; an empty name
+/// means any type.
 fn types(
     api: &Api,
     known: &Types,

@@ -133,8 +133,8 @@ impl Snapshot {
         plan
     }
 
-    /// The empty plan for ending something that the Service has, and the context on which the plan depends. Nodes
-    /// are not needed.
+    /// The empty plan that ends something of what the Service has, and the context on which it depends. No
+    /// node is needed.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -260,8 +260,7 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // A node that can't be a target may stay so for ever, so one target is enough to leave the
-        // other load balancers.
+        // A node that can't be a target may stay so for ever, so one target is enough to leave the other.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();
@@ -281,8 +280,8 @@ impl<'b> Comparison<'_, 'b> {
         })
     }
 
-    /// Returns what differs, and the changes that take the Service off an external load balancer on which it can have none of
-    /// its ports.
+    /// Returns what differs, and the changes that take the Service off an external load balancer on which it can have
+    /// none of its ports.
     fn differences(
         &mut self,
         kind: &'b BalancerType,
@@ -302,8 +301,7 @@ impl<'b> Comparison<'_, 'b> {
             (Found::Own(balancer) | Found::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The nodes would get the traffic of other owners' ports, and no label would say for which Service the
-                // nodes are targets.
+                // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
                 let why = "none of its ports can be had there";
                 (diff.found, take_off(context, *balancer, why))
             }

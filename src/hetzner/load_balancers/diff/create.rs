@@ -14,8 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. Without a place for the load balancer a problem
-    /// is reported instead.
+    /// Adds the change that creates the load balancer. When no place is known, a problem is reported instead.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(Place { location, zone }) = self.choose_place(whole, primary.location) else {
@@ -42,8 +41,7 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Turns the changes from `first` on into one request. What the request can't carry follows when the
-    /// load balancer exists.
+    /// Turns the changes from `first` on into one request. What the request can't carry follows after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
@@ -131,8 +129,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The most frequent value of a label among our nodes. When several values are equally frequent, the first
-    /// by name counts.
+    /// The most frequent value of a label among our nodes. Among equally frequent values the first by name counts.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

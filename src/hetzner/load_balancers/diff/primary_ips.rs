@@ -1,9 +1,8 @@
-//! Primary IPs: which ones a new load balancer gets, and what is reported when a wish for an address
-//! can't be fulfilled.
+//! Primary IPs: which ones a new load balancer gets, and what is reported when an address can't be had.
 //!
-//! A load balancer keeps the addresses that it was made with. So a Primary IP that can't be had blocks the creation,
-//! and is only reported after the creation. Tenants read these messages. Therefore the messages name no Primary IP but
-//! the one that was asked for, or one with nearly the same name.
+//! A load balancer keeps the addresses that it was made with. So a Primary IP that can't be had blocks the creation.
+//! After the creation it is only reported. Tenants read these messages, so the messages name no Primary IP but the one
+//! that was asked for, or one with nearly the same name.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -43,8 +42,8 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
-/// Chooses the Primary IPs of a new load balancer. A Primary IP that the API would refuse, or that Services may not
-/// claim, is reported as a problem.
+/// Chooses the Primary IPs of a new load balancer, and reports those that the API would refuse or Services
+/// may not claim.
 pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &Whole) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &whole.primary_ips.families {
@@ -119,8 +118,7 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
                      and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
                      outlives the load balancer";
 
-/// The text that says that only some Primary IPs may be claimed, and which setting says so. Empty when all
-/// may be claimed.
+/// The text that says that only some Primary IPs may be claimed, by which setting. Empty when all may be claimed.
 fn limited(context: &Context, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -235,8 +233,7 @@ fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Lets the Primary IP decide where the load balancer is created, unless a place is set. A different place
-/// is a problem.
+/// Lets the Primary IP decide where the load balancer is created. When another place is set, this is a problem.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,

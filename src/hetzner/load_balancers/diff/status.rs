@@ -19,8 +19,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The mode of an address that kube-proxy does not treat as the Service's own.
 const PROXY: &str = "Proxy";
 
-/// The entries that the status is to have. There are none when the Service has no port on a load balancer that
-/// several Services use.
+/// The entries that the status is to have. A Service without a port on a load balancer of several Services has none.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -33,8 +32,7 @@ pub(crate) fn wanted(
     }
 }
 
-/// The present status of the Service, with mode `Proxy` for each address. `None` when none of its load
-/// balancers serves it.
+/// The present status of the Service, with mode `Proxy` for each address. `None` when no load balancer serves it.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -122,8 +120,7 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// The private IPs that the load balancer has once it is attached as wanted. An IP that the API will choose is
-/// not known yet.
+/// The private IPs of the load balancer once it is attached as wanted. An IP that the API will choose is not known yet.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
     match desired.attach().map(|attach| (attach, &attach.ip)) {

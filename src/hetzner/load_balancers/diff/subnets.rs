@@ -62,8 +62,8 @@ fn fits(
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has, or
-/// gets one that Hetzner chooses. An address that it has already is never refused.
+/// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has,
+/// or gets one that Hetzner chooses. An address that it has already is never refused.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -107,8 +107,7 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports what the API would refuse when it came to it. `zone` is the network zone of the load balancer, as far as
-/// it is known.
+/// Reports what the API would refuse when it came to it. `zone` is the network zone of the load balancer, if known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,

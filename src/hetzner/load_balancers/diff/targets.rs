@@ -1,5 +1,4 @@
-//! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always
-//! has a target.
+//! Targets: which servers can and do become targets, and in which order, so that traffic always has a target.
 //!
 //! The API would refuse a server without an address of the wanted kind. When such a server is a target by its other
 //! address, that target stays, because it would have to be removed first, and traffic still reaches it.
@@ -21,8 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The targets that are nodes, as they are once the load balancer is in the wanted Network, and the kind of address
-/// that is wanted.
+/// The targets that are nodes, once the load balancer is in the wanted Network, and the wanted kind of address.
 struct Ways {
     /// Whether each target is reached by its private IP. The map is empty for a new load balancer.
     there: BTreeMap<TargetId, bool>,
@@ -30,7 +28,7 @@ struct Ways {
     by_private: bool,
     /// Whether present targets keep the kind of address by which they are reached, because no Service may decide it.
     stays: bool,
-    /// Whether it is known which addresses are in the private Network.
+    /// Whether it is known which addresses are in the private Network. A command in a shell may not know it.
     knows_subnets: bool,
     /// The ID of the private Network.
     network: Option<u64>,
@@ -39,8 +37,7 @@ struct Ways {
 /// Targets and the names of their nodes.
 type Named = Vec<(TargetId, String)>;
 
-/// The targets of a load balancer that are nodes. An address that belongs to no node is left out, because it
-/// is an operator's.
+/// The targets of a load balancer that are nodes. An address that belongs to no node is an operator's, and left out.
 fn targets_of_nodes(
     context: &Context,
     desired: &Desired,
@@ -92,8 +89,7 @@ impl Ways {
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target that a machine is. For a dedicated server, also what it lacks to be a target, or to be
-    /// the wanted target.
+    /// The target that a machine is. For a dedicated server, also what it lacks to be a target, or the wanted target.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -180,8 +176,8 @@ impl Ways {
     }
 
     /// The additions and removals that lead to the targets `fit`, in their order. Additions come before removals, but a
-    /// removal comes first where the limit `room` is reached. The last steps turn targets that are reached by the wrong
-    /// address. A server can't be a target twice, so each of them is removed and added again.
+    /// removal comes first where the limit `room` is reached. Targets that are reached by the wrong address come last.
+    /// A server can't be a target twice, so each of them is removed and added again.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(Action, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -216,8 +212,7 @@ enum Lack {
     Public,
 }
 
-/// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when a load balancer is
-/// to be created.
+/// Whether the plan depends on the list of servers; see `Needs::servers`. Without `balancer` one is to be created.
 pub(crate) fn need_servers(
     context: &Context,
     desired: &Desired,
@@ -235,8 +230,8 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server of the last list may have been deleted meanwhile. Then the API refuses the creation, and the
-            // servers are read again.
+            // When a server of the last list was deleted meanwhile, the API refuses the creation. Then the servers
+            // are read again.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }

@@ -72,8 +72,7 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Compares everything, in the order of the changes. `zone` is the network zone of the load balancer, as far as
-    /// it is known.
+    /// Compares everything, in the order of the changes. `zone` is the network zone of the load balancer, if known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
@@ -113,8 +112,8 @@ impl Diff<'_, '_> {
         self.reverse_dns("IPv6", ipv6, &whole.ipv6_rdns);
         self.protection(whole);
         self.network(whole, zone);
-        // The public interface is turned on early and turned off late, because the API refuses to turn it off while
-        // targets use public addresses.
+        // The public interface is turned on early and off late, because the API refuses to turn it off while targets
+        // use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
         let off = whole.public.as_ref().filter(is_off);
         if off.is_none() {
@@ -132,7 +131,7 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field. Returns the description of the change when the field differs. Without `want` the field
+    /// Adds a field, and returns the description of its change if it differs. Without `want` the field
     /// is left unchanged.
     pub(crate) fn compare(
         &mut self,
@@ -246,7 +245,7 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// The labels that users ask for and that differ. They are added to `parts`, too. `others` is how many other
+    /// The labels that users ask for and that differ. `parts` gets them, too. `others` is how many other
     /// labels are added.
     fn asked_labels(
         &mut self,
@@ -498,7 +497,7 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // A field that the port's new protocol does not have is not compared. The API drops the field with
+            // A field that the port's new protocol does not have is not compared. The API drops it with
             // the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));

@@ -34,8 +34,7 @@ impl<'a> CertificateOwner<'a> {
         }
     }
 
-    /// Whether a label says that the certificate belongs to this cluster. A cluster whose identity is not
-    /// known owns nothing.
+    /// Whether a label says that the certificate is this cluster's. A cluster whose identity is not known owns nothing.
     pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
         self.cluster_uid.is_some_and(|uid| cluster.is_known_by(uid))
     }
@@ -78,8 +77,7 @@ impl<'a> CertificateOwner<'a> {
         (is_own || is_of_neighbour).then_some(true)
     }
 
-    /// Why no Service here may take over the certificate, although the certificate is what the Service wants. Its
-    /// labels name another owner.
+    /// Why no Service may take over the certificate, although it is the wanted one. Its labels name another owner.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
@@ -128,7 +126,7 @@ pub(crate) fn of_managed(
     labels
 }
 
-/// The labels of a certificate that is uploaded from this Secret. They have no UID of a Service, because that Service
+/// The labels of a certificate that is uploaded from this Secret. They have no Service's UID, because that Service
 /// would own the certificate.
 pub(crate) fn of_upload(
     namespace: &str,

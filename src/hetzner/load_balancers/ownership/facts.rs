@@ -61,9 +61,9 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
-/// labels that it does not know at once. So all labels of this cluster must be gone, the port and node port must be those
-/// of the Service, and its status must say that this load balancer serves it.
+/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes at
+/// once all labels that it does not know. So all labels of this cluster must be gone, the port and node port must be
+/// those of the Service, and its status must say that this load balancer serves it.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -128,8 +128,8 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 
 /// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
 /// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then the cluster
-/// was restored, and its UID is new. While the identity of this cluster is not known, one of its nodes among the
-/// targets is enough.
+/// was restored, and its UID is new. While the identity of this cluster is not known, one node among the targets is
+/// enough for `None`.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -140,8 +140,7 @@ pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Op
     (!is_ours).then_some(uid.as_str())
 }
 
-/// Whether the load balancer has no target yet, or a node of this cluster is a target. In a copy of a cluster no target
-/// is a node.
+/// Whether the load balancer has no target yet, or a target is a node. In a copy of a cluster no target is a node.
 fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
     let mut targets = balancer.single_targets();
     balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())

@@ -1,5 +1,4 @@
-//! Finds the load balancer of a Service: by the Service's UID, else by the label with which an operator asks for the
-//! adoption, else by the name.
+//! Finds the load balancer of a Service: by the Service's UID, by the label that asks for its adoption, or by its name.
 
 use super::context::Context;
 use super::facts::{
@@ -23,8 +22,7 @@ pub(crate) enum Found<'a> {
     /// The load balancer belongs to the Service already: it carries the Service's UID, or it is the group's, or the
     /// external one. The last two do not have to carry the UID.
     Own(Labelled<'a>),
-    /// The load balancer is to become the Service's, because no other Service or cluster owns it, or because an
-    /// operator says so.
+    /// The load balancer is to become the Service's. No other Service or cluster owns it, or an operator asked for it.
     Adopted(Labelled<'a>),
     /// The Service has no load balancer. The value is the name that a new load balancer gets.
     Nothing(Sourced<String>),
@@ -178,8 +176,7 @@ fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfoun
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
-    // A Service that leaves a group does not take the group's load balancer with it while other Services use
-    // that load balancer.
+    // When the Service leaves a group, the other members keep the load balancer.
     let is_left = |one: &Labelled| {
         one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
@@ -206,8 +203,7 @@ fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'
     }
 }
 
-/// Finds the load balancer when nothing asks for an existing one. When another load balancer has the default name, a
-/// hash is appended to the name.
+/// Finds the load balancer when nothing asks for an existing one. A hash is appended to a default name that is taken.
 fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -288,8 +284,7 @@ fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether the decision about any load balancer on which the Service has something depends on the list
-/// of existing Services.
+/// Whether the decision about any load balancer of the Service depends on the list of existing Services.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))
@@ -300,8 +295,7 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
     match found {
         Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
-        // The label may be of a Service of the same name that does not exist any more. Then its load balancer would
-        // be used again.
+        // A Service of the same name, whose load balancer would be used again, may not exist any more.
         Ok(Found::Nothing(_)) => {
             let mut left = context.balancers.made_for(context.service);
             left.any(|one| one.ownership.service_uid.is_some())
@@ -352,12 +346,11 @@ pub(crate) struct Assignment {
     /// The ownership that the labels state afterwards.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
-    /// Whether the labels do not say so yet.
+    /// Whether the labels do not state `to` yet.
     pub(crate) is_needed: bool,
 }
 
-/// Gives the load balancer to the Service. When others use the load balancer, too, only an annotation can give it
-/// to the Service.
+/// Gives the load balancer to the Service. While others use it, too, only an annotation can give it to the Service.
 pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);

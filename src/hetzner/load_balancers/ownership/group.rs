@@ -1,5 +1,4 @@
-//! Services that use one load balancer together: which Services they are, who owns each port, and what belongs
-//! to them there.
+//! Services that use one load balancer together: which Services they are, who owns each port, and what is theirs there.
 //!
 //! | annotation of the Service | its load balancer |
 //! |---|---|
@@ -44,8 +43,9 @@ const NONE: &str = "none";
 /// The group of one Service.
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
-    /// The Services that may share the load balancer now, and the planned Service even if it may not. The oldest is the first.
-    /// A Service that is released, untouched or not allowed any more is not a member, although it may have ports there.
+    /// The Services that may share the load balancer now, and the planned Service even if it may not. The oldest is
+    /// the first. A Service that is released, untouched or not allowed any more is not a member, although it may
+    /// have ports there.
     pub(crate) members: Vec<&'a Service>,
     /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
     /// or about a shared one without a Service of the group's own namespace.
@@ -56,8 +56,8 @@ pub(crate) struct Group<'a> {
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port there and was not read. That Service
-    /// may decide, and what it asks for is not known, so nobody decides, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port there and was not read. That
+    /// Service may decide, and what it asks for is not known, so nobody decides, and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -195,8 +195,7 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether Services of several namespaces, or owners that are not Services, have ports on the load balancer, according
-/// to its labels.
+/// Whether the labels say that Services of several namespaces, or owners other than Services, have ports there.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -431,8 +430,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether present targets are still reached by the private or public IP by which they are reached now, because no
-    /// Service decides about the whole.
+    /// Whether present targets keep the private or public IP by which they are reached, because nobody decides
+    /// about the whole.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -479,8 +478,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The owner's UID: from the port's label, else from both port numbers, else from the label of the
-    /// whole load balancer.
+    /// The owner's UID: from the port's label, else from both port numbers, else from the whole load balancer's label.
     fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,

@@ -5,9 +5,8 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The condition of a write that replaces labels, or deletes. The condition is compared with a read just before
-/// the write, because an operator, Terraform or another cluster may have changed the load balancer since all of
-/// them were listed.
+/// The condition of a write that replaces labels, or deletes. The condition is compared with a read just before the
+/// write, because an operator, Terraform or another cluster may have changed the load balancer since the list was read.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: Seen,

@@ -29,7 +29,7 @@ enum Key {
     Group(String),
     Adopt(String),
     Released(String),
-    /// The owner of the load balancer allows ports on it. Only an operator makes a load balancer external, so
+    /// The owner of the load balancer allows ports on it. Only operators make load balancers external, so
     /// there are few.
     External,
 }

@@ -201,8 +201,8 @@ pub(crate) fn adoption<'a>(
     is_nobodys(balancer, service, cluster, by)
 }
 
-/// Decides rows 8 to 14, for a load balancer that no living Service, no other cluster, no other namespace and no
-/// other program has.
+/// Decides rows 8 to 14: no living Service, no other cluster, no other namespace and no other program has
+/// the load balancer.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -281,8 +281,7 @@ pub(crate) fn why_it_stays(
     None
 }
 
-/// The state of the load balancer when no Service has it. `None` when it does not belong to this cluster, or when a
-/// Service has it.
+/// The state of the load balancer when no Service has it. `None` when it is not this cluster's, or a Service has it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);

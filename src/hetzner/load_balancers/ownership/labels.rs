@@ -170,8 +170,7 @@ impl Ownership {
         (set, removed)
     }
 
-    /// The labels that are to be removed so that the labels say `to` afterwards, and all labels of `said`, in the order
-    /// of the keys.
+    /// The labels to remove so that the labels say `to` afterwards, and all labels of `said`, in the order of the keys.
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));
@@ -234,7 +233,7 @@ impl Ownership {
         !service.uid.is_empty() && self.uids().any(|uid| *uid == service.uid)
     }
 
-    /// Whether a label says that the load balancer belongs to this cluster. A cluster whose identity is not
+    /// Whether a label says that the load balancer is this cluster's. A cluster whose identity is not
     /// known owns nothing.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         let uid = self.cluster_uid.as_ref();
@@ -258,8 +257,8 @@ impl Ownership {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// The key of a label by which a controller manages the whole load balancer for Services. A load balancer with such
-    /// a label is not external.
+    /// The key of a label by which a controller manages the whole load balancer for Services, so that it
+    /// is not external.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
@@ -294,8 +293,7 @@ pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The labels that say who owns a load balancer or certificate. A planned write may be made while these labels
-/// stay the same.
+/// The labels that say who owns a load balancer or certificate. While they stay the same, a planned write may be made.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {

@@ -1,5 +1,4 @@
-//! Tests of the rows of the judge's tables, by their numbers. The load balancer of a row fits no row above, unless a
-//! comment says so.
+//! Tests of the rows of the judge's tables, by their numbers. A row's load balancer fits no row above, unless noted.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::Index;
@@ -158,8 +157,7 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // Row 6 does not fit a load balancer without a sign of this cluster, and row 7 does not fit one
-        // that we created.
+        // Row 6 does not fit without a sign of this cluster, and row 7 does not fit a load balancer that we created.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
