@@ -131,7 +131,7 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // Settings may leave every address out of the status. Then an empty status does not mean that nothing serves.
+    // Settings may leave every address out. Then an empty status does not mean that nothing serves the Service.
     let would_be_named = |one: Labelled| !status::ingress(&one, desired).is_empty();
     let is_unused = |one: &Labelled| {
         Some(one.id) != there.map(|there| there.id)

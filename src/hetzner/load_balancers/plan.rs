@@ -260,7 +260,7 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // A node that can't be a target may stay so for ever, so one target is enough to leave the other.
+        // A node that can't be a target may stay so for ever, so one target is enough to leave another load balancer.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();

@@ -1,4 +1,4 @@
-//! Services that use one load balancer together: which Services they are, who owns each port, and what is theirs there.
+//! Services that use one load balancer together: which Services they are, who owns each port, and what they own there.
 //!
 //! | annotation of the Service | its load balancer |
 //! |---|---|
