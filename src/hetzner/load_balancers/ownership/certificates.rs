@@ -7,7 +7,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Error, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// The owner of a certificate as its labels name it. `None` means that the certificate has no such label.
+/// The owner of a certificate, as its labels state it. A field is `None` when the certificate has no such label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateOwner<'a> {
     pub(crate) service_uid: Option<&'a String>,
@@ -43,12 +43,13 @@ impl<'a> CertificateOwner<'a> {
         self.cluster_uid.filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether the certificate was uploaded from this Secret. The whole value is compared, because long values are cut.
+    /// Whether the certificate was uploaded from this Secret. The whole values are compared, because long
+    /// values are cut.
     pub(crate) fn is_of_secret(&self, namespace: &str, secret: &str) -> bool {
         self.secret == Some(&secret_value(namespace, secret))
     }
 
-    /// Whether the certificate belongs to this cluster, and its Service does not exist.
+    /// Whether the certificate belongs to this cluster, and its Service does not exist any more.
     pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
         let uid = self.service_uid;
         self.is_of_cluster(cluster) && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
@@ -77,7 +78,8 @@ impl<'a> CertificateOwner<'a> {
         (is_own || is_of_neighbour).then_some(true)
     }
 
-    /// Why no Service may take over the certificate, although it is the wanted one. Its labels name another owner.
+    /// Why no Service may take over the certificate, although it is the one that the Service wants. The reason is that
+    /// its labels name another owner.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
@@ -87,7 +89,8 @@ impl<'a> CertificateOwner<'a> {
         Some(format!("label {SERVICE_UID} says another Service, {uid}"))
     }
 
-    /// Why the certificate may belong to another program, in a cluster of which nothing is known.
+    /// Why the certificate may belong to another program in an unknown cluster. The reason is that no label names the
+    /// cluster, and that a load balancer uses the certificate although this cluster does not have its Service.
     pub(crate) fn why_it_may_be_of_others(&self, certificate: &Certificate) -> Option<String> {
         let is_used = self.cluster_uid.is_none() && !certificate.used_by.is_empty();
         let uid = self.service_uid.filter(|_| is_used)?;
@@ -97,7 +100,8 @@ impl<'a> CertificateOwner<'a> {
     }
 }
 
-/// Reads the certificates of this cluster, under any UID by which the cluster is known.
+/// Reads the certificates whose label names this cluster. When the cluster has several UIDs, the label may have
+/// any of them.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,
@@ -126,8 +130,8 @@ pub(crate) fn of_managed(
     labels
 }
 
-/// The labels of a certificate that is uploaded from this Secret. They have no Service's UID, because that Service
-/// would own the certificate.
+/// The labels of a certificate that is uploaded from this Secret. The labels contain no Service's UID, because a
+/// Service whose UID is in a label would own the certificate.
 pub(crate) fn of_upload(
     namespace: &str,
     secret: &str,

@@ -57,7 +57,7 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default of an unset field. `None` means that the field is left unchanged.
+    /// The source of the default that is set for an unset field. `None` means that an unset field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
@@ -93,7 +93,8 @@ pub(crate) struct Context<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source of an unset value: the setting, when there is a setting for the annotation, else the default of the API.
+/// The source of the value of an unset field. This is the setting that belongs to the annotation, or the default of the
+/// API when there is no such setting.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     match annotation.variable {
         Some(variable) => Source::Default(variable.to_string()),

@@ -48,7 +48,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
         || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
 }
 
-/// Whether a port belongs to this Service, by the label of the port or, without a label, by [`is_recognised`].
+/// Whether a port belongs to this Service. The label of the port decides. A port without this label is
+/// decided by [`is_recognised`].
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,
@@ -120,7 +121,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
         || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
-/// Whether the management of another Service on the load balancer has ended, so that its ports and targets are to stay.
+/// Whether another Service's management on the load balancer has ended. Then the ports and targets of that
+/// Service must stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     let of = balancer.ownership.released.as_ref();
     of.is_some_and(|of| of != uid)
@@ -156,9 +158,10 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// Why the first target that is not proven to be a node of this cluster is foreign, for people. A server is compared
-/// with the nodes' servers, an address with the nodes' addresses. A label selector stands for the servers that it
-/// selects. A selector that selects no server yet, or whose servers the API did not list, proves nothing.
+/// Returns, as a text for people, why the first foreign target is foreign. A target is foreign unless it is proven to
+/// be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the addresses of
+/// the nodes. For a label selector all servers that it selects are compared. A selector that selects no server, or
+/// whose servers the API did not list, is foreign.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }

@@ -19,10 +19,11 @@ use crate::text::shell_command;
 /// Which load balancer was found for a Service.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// The load balancer belongs to the Service already: it carries the Service's UID, or it is the group's, or the
-    /// external one. The last two do not have to carry the UID.
+    /// The load balancer belongs to the Service already, because it has the Service's UID in a label, is the load
+    /// balancer of the Service's group, or is the external load balancer that the Service uses.
     Own(Labelled<'a>),
-    /// The load balancer is to become the Service's. No other Service or cluster owns it, or an operator asked for it.
+    /// The Service adopts the load balancer. No other Service or cluster owns the load balancer, or an operator asked
+    /// for the adoption.
     Adopted(Labelled<'a>),
     /// The Service has no load balancer. The value is the name that a new load balancer gets.
     Nothing(Sourced<String>),
@@ -41,7 +42,7 @@ impl<'a> Found<'a> {
 pub(crate) enum Unfound {
     /// Several load balancers could be the Service's. None of them is changed.
     Several(Finding),
-    /// The load balancer that is asked for is not adopted.
+    /// The load balancer that the Service asks for, or would find by its default name, may not be adopted.
     NotAdopted(Finding),
 }
 
@@ -136,12 +137,13 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// The error for several load balancers that could each be the Service's.
+/// The error when it is not known which of several load balancers is the Service's.
 fn several(why: String) -> Unfound {
     Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
 }
 
-/// The load balancer that the Service has for itself, the group's, or the external one. `None` when there is none yet.
+/// The Service's own load balancer, the load balancer of its group, or the external one that it uses. `None` when the
+/// Service has none yet.
 fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -151,7 +153,7 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
             return Ok(found.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
-        // No other load balancer is created instead. `Group::refused` says why the Service can't have the external one.
+        // The Service gets no other load balancer instead. `Group::refused` says why it can't have the external one.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(Found::Nothing(name)));
@@ -176,7 +178,7 @@ fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfoun
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
-    // When the Service leaves a group, the other members keep the load balancer.
+    // When a member leaves its group, the load balancer stays with the other members.
     let is_left = |one: &Labelled| {
         one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
@@ -203,7 +205,8 @@ fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'
     }
 }
 
-/// Finds the load balancer when nothing asks for an existing one. A hash is appended to a default name that is taken.
+/// Finds the load balancer of a Service that asks for no existing one. When another load balancer has the default name,
+/// a hash is appended to the name.
 fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -238,8 +241,8 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     }
 }
 
-/// The load balancer of a group: first by its label, then the load balancer that the oldest deciding Service brings in,
-/// then a load balancer that lost its labels.
+/// The load balancer of a group. The label of the group comes first. Without such a load balancer it is the own load
+/// balancer of the oldest decider that has one, and at last a load balancer that lost its labels.
 fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
     let is_ours = |one: Labelled| {
@@ -260,10 +263,10 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
     Ok(brought.or_else(|| lost.find(|one| lost_labels(*one, context))))
 }
 
-/// Whether the load balancer belongs to the group and has lost its labels. No label says who owns the load
-/// balancer, one of its addresses is in the status of a Service of the group, all its ports belong to those
-/// Services, and all its targets are nodes of this cluster. The targets are compared because everything else is the
-/// same in a copy of a cluster.
+/// Whether the load balancer belongs to the group and has lost its labels. Its labels name no owner, one of its
+/// addresses is in the status of a Service of the group, all its ports belong to Services of the group, and all its
+/// targets are nodes of this cluster. The targets are compared because a copy of a cluster has everything else in
+/// common with the original.
 fn lost_labels(balancer: Labelled, context: &Context) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
@@ -278,24 +281,26 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether the decision about this load balancer depends on the list of existing Services.
+/// Whether a decision about this load balancer may change when the list of existing Services is read again.
 fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether the decision about any load balancer of the Service depends on the list of existing Services.
+/// Whether a decision about one of the Service's load balancers may change when the list of existing Services
+/// is read again.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))
 }
 
-/// Whether what was found depends on the list of existing Services. See `Needs::services`.
+/// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
 pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Context) -> bool {
     match found {
         Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
-        // A Service of the same name, whose load balancer would be used again, may not exist any more.
+        // A load balancer was made for a Service of the same name. It is used again when that older Service does not
+        // exist any more.
         Ok(Found::Nothing(_)) => {
             let mut left = context.balancers.made_for(context.service);
             left.any(|one| one.ownership.service_uid.is_some())
@@ -303,8 +308,9 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
     }
 }
 
-/// The load balancer that carries the Service's UID, and that no other Service uses. A load balancer that was made for
-/// this Service alone comes before a group's. The error names several load balancers.
+/// The load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A load
+/// balancer without a group comes before the load balancer of a group. The error names the load balancers when
+/// there are several.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -323,8 +329,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Why another load balancer, whose label asks for its adoption by the Service, is not adopted. The reason is that the
-/// Service has `own`. A load balancer that the Service is leaving does not count.
+/// Why a load balancer whose label `adopt` names the Service is not adopted. The reason is that the Service already has
+/// the load balancer `own`. A load balancer that still has a label with the Service's UID is ignored, because the
+/// Service is leaving it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -341,16 +348,17 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// How a person gives a load balancer to a Service.
+/// How a person assigns a load balancer to a Service.
 pub(crate) struct Assignment {
-    /// The ownership that the labels state afterwards.
+    /// The ownership that the labels state after the assignment.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
-    /// Whether the labels do not state `to` yet.
+    /// Whether the labels must be changed so that they state `to`.
     pub(crate) is_needed: bool,
 }
 
-/// Gives the load balancer to the Service. While others use it, too, only an annotation can give it to the Service.
+/// Assigns the load balancer to the Service. When other Services use the load balancer, too, a label can't assign it,
+/// and only an annotation of the Service can.
 pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);
@@ -372,7 +380,8 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
 }
 
-/// The only load balancer among those with this label for which `counts` is true. The error names several.
+/// The load balancer with this label for which `counts` is true. The error names the load balancers when
+/// there are several.
 fn only_one<'a>(
     carrying: impl Iterator<Item = Labelled<'a>>,
     (label, value): (&'static str, String),

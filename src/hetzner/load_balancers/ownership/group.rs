@@ -43,12 +43,12 @@ const NONE: &str = "none";
 /// The group of one Service.
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
-    /// The Services that may share the load balancer now, and the planned Service even if it may not. The oldest is
-    /// the first. A Service that is released, untouched or not allowed any more is not a member, although it may
-    /// have ports there.
+    /// The Services that may share the load balancer now, and always the planned Service. The oldest is the first. A
+    /// Service that is released, untouched or no longer allowed is not a member, although it may still have ports on
+    /// the load balancer.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
-    /// or about a shared one without a Service of the group's own namespace.
+    /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
+    /// external load balancer, and for a shared one without a Service of the group's own namespace.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
@@ -56,8 +56,8 @@ pub(crate) struct Group<'a> {
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port there and was not read. That
-    /// Service may decide, and what it asks for is not known, so nobody decides, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port on it but could not be read.
+    /// This Service might be a decider with unknown wishes. So there are no deciders, and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -68,7 +68,8 @@ pub(crate) struct Group<'a> {
 pub(crate) enum Use<'a> {
     Own,
     Shared(Share<'a>),
-    /// `None` when only a manifest is checked, or when the Service may not use the load balancer, which is a problem.
+    /// The external load balancer. `None` when only a manifest is checked, or when the Service may not use the load
+    /// balancer, which is reported as a problem.
     External(Option<Labelled<'a>>),
 }
 
@@ -76,7 +77,7 @@ pub(crate) enum Use<'a> {
 pub(crate) struct Wanted {
     /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// The labels that the plan of the Service decides, in the order of their keys.
+    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are shown to people.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
@@ -93,9 +94,10 @@ pub(crate) enum Owner {
     Other,
 }
 
-/// Reads which load balancer the Service asks for, and who shares it. [`Group::refused`] says why the Service can't
-/// have the load balancer; `parser` collects other mistakes. `balancers` is `None` when only a manifest is checked.
-/// `stays_on` is the load balancer that the Service keeps while it can't have the other one.
+/// Reads from the annotations which load balancer the Service asks for, and which Services share it. [`Group::refused`]
+/// says why the Service can't have this load balancer; `parser` collects other mistakes. `balancers` is `None` when
+/// only a manifest is checked. `stays_on` is the load balancer that the Service keeps while it can't have the one that
+/// it asks for.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -217,7 +219,8 @@ fn undecided<'a>(
     made.find(|one| one.ownership.uids().any(may_decide))
 }
 
-/// How the Service uses its load balancer, according to its labels, and which Services ask for that load balancer.
+/// How the Service uses the load balancer, according to the load balancer's labels, and which Services ask for
+/// this load balancer.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -296,7 +299,7 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// Makes the group that of the shared load balancer that the Service asks for.
+    /// Puts the Service into the group of the shared load balancer that its annotation names.
     fn join_shared(
         &mut self,
         parser: &mut AnnotationParser,
@@ -312,7 +315,7 @@ impl<'a> Group<'a> {
             return;
         }
         let why = not_allowed(share, service);
-        // The ports that the Service already has there keep their traffic.
+        // A Service that already has ports on the load balancer keeps them, and their traffic.
         let mut made = made_for(share, balancers, cluster);
         match made.find(|one| has_labelled_port(*one, service)) {
             None => self.refused = Some(why),
@@ -326,7 +329,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the group that of the external load balancer with this ID or name, which the Service asks for.
+    /// Puts the Service into the group of the external load balancer whose ID or name is `text`.
     fn join_external(&mut self, text: &str, balancers: Option<Balancers<'a>>) {
         let (service, cluster) = (self.service, self.cluster);
         let found = balancers.map(|all| external(service, all, text, cluster));
@@ -339,9 +342,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Puts the current version of the Service among the members, the oldest first, and determines who decides.
-    /// `stays_on` is the load balancer on which the Service stays although it asks for another one. There the Service
-    /// decides only when no other Service has a port.
+    /// Adds the planned Service to the members, in place of an older version of it. Sorts the members by age, the
+    /// oldest first, and determines the deciders. `stays_on` is the load balancer on which the Service stays
+    /// although it asks for another load balancer. In this case the Service is a decider only when it is the
+    /// only member and no other Service uses `stays_on`.
     fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
         let uid = &self.service.uid;
         let is_released =
@@ -407,13 +411,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether nobody decides about the whole of a shared load balancer, because there is no Service of the group's own
-    /// namespace, or because one of those Services was not read.
+    /// Whether no Service decides about the whole of a shared load balancer, because the group's own namespace has no
+    /// Service in the group, or because one of those Services was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Why an annotation of the Service about the whole load balancer has no effect.
+    /// Why the Service's annotations about the whole load balancer have no effect.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -430,8 +434,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether present targets keep the private or public IP by which they are reached, because nobody decides
-    /// about the whole.
+    /// Whether existing targets keep the private or public IP by which they are reached, because no Service decides
+    /// about the whole load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -440,8 +444,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().filter(move |one| one.namespace == namespace)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first. They are members, and Services
-    /// that ask for another load balancer and have not left this one yet.
+    /// The Services that have a port on this external load balancer, the oldest first. Some of them are members. The
+    /// others ask for another load balancer by now, and have not left this one yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |one: &&Service| {
             let mut ports = balancer.services.iter();
@@ -458,7 +462,8 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// The Service that has this port with this node port. The answer counts when the label of the port was lost.
+    /// The Service that has a port with this number and node port. It is the owner of the port when the port
+    /// has no label.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -478,7 +483,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The owner's UID: from the port's label, else from both port numbers, else from the whole load balancer's label.
+    /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
+    /// decide, and at last the label `service-uid` of the load balancer.
     fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,
@@ -502,7 +508,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the load balancer carries the UID of a Service that may not exist any more.
+    /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         !self.is_external()
@@ -512,7 +518,8 @@ impl<'a> Group<'a> {
                 .any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
     }
 
-    /// Whether a Service that is not in the group any more has a port there. That port is about to be removed.
+    /// Whether a Service that has left the group still has a port on the load balancer. This port is about
+    /// to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
@@ -534,8 +541,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|one| one.uid != self.service.uid)
     }
 
-    /// The port numbers on the load balancer that are not free for this Service: the ports of older Services, and the
-    /// existing ports of other owners that stay.
+    /// The port numbers that this Service can't have on the load balancer: the ports of older Services in the group,
+    /// and the ports of other owners that are on the load balancer and stay.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let found = there.into_iter().flat_map(|balancer| {
@@ -547,8 +554,8 @@ impl<'a> Group<'a> {
         older.chain(found.map(|one| one.listen_port)).collect()
     }
 
-    /// Why this Service can't have a port. The Service that has the port keeps it. When several Services ask for a new
-    /// port, the oldest gets it.
+    /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
+    /// its owner. When several Services ask for a new port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
@@ -560,7 +567,8 @@ impl<'a> Group<'a> {
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
-                    // A port that its owner does not ask for any more is about to be removed.
+                    // When the owner does not ask for the port any more, the port is about to be removed, so it
+                    // counts as free.
                     if let Some(member) = member.filter(|one| claims(one, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
@@ -583,9 +591,9 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the labels that the load balancer is to have, and the part that is shown: see [`Wanted`]. `balancer` is
-    /// `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept` means that the
-    /// load balancer outlasts its Services. `balancers` are all load balancers of the project.
+    /// Returns the labels that the load balancer is to have, and those that are shown in the plan: see [`Wanted`].
+    /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
+    /// means that the load balancer outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -627,7 +635,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // When two load balancers have the UID, it is not known which one is the Service's.
+        // When several load balancers have the UID of the Service, it would not be known which of them
+        // is the Service's.
         let mut with_uid = balancers.with_uid(&self.service.uid);
         let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
@@ -641,8 +650,9 @@ impl<'a> Group<'a> {
         Wanted { to, shown }
     }
 
-    /// Whether the load balancer is, or was, used by others than this Service. The label `service-uid` would make
-    /// hcloud-cloud-controller-manager, and `ccm`, remove the ports of the others. A guest never owns the whole.
+    /// Whether other Services use the load balancer, or have used it. Then it must not get the label `service-uid`,
+    /// which would make hcloud-cloud-controller-manager, and `ccm`, remove the ports of the other Services. A guest
+    /// never owns the whole load balancer.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let Use::Shared(share) = self.of else {
             return false;
@@ -655,8 +665,8 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The port owners that the labels are to name: this Service for the ports that it gets, and the owners of ports
-    /// that have no label because they never had one or lost it.
+    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and ports of
+    /// the group whose label is missing.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -691,8 +701,8 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// The value of the label `targets-before`. An existing value stays. Otherwise the value lists the targets that are
-    /// there before our first port is added.
+    /// The value of the label `targets-before`. An existing value stays. Otherwise the value lists the targets that the
+    /// load balancer has before our first port is added.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -702,7 +712,7 @@ impl<'a> Group<'a> {
             balancer.single_targets().map(|(target, _)| in_label(target)).collect();
         let all = targets.join("_");
         match targets.is_empty() {
-            // We already have a port there, so the label was lost.
+            // This cluster already has a port on the load balancer, so the label existed once and was lost.
             _ if balancer.services.iter().any(is_ours) => ALL.to_owned(),
             true => NONE.to_owned(),
             false if all.len() > LABEL_LENGTH || all.contains(':') => ALL.to_owned(),
@@ -710,14 +720,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the target was on the external load balancer before this cluster used it, or may have been.
+    /// Whether the external load balancer had this target before this cluster used it, or may have had it.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// Whether the target of an external load balancer must not be removed, because it was or may have been there
-/// before; see [`Group::is_before`].
+/// Whether the target of an external load balancer must not be removed, because the load balancer had it, or may have
+/// had it, before this cluster used it; see [`Group::is_before`].
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     let value = balancer.ownership.targets_before(cluster);
     is_in(value.map_or(ALL, String::as_str), target)
@@ -779,7 +789,7 @@ fn ports_of<'a>(
     all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
 }
 
-/// Whether the Service uses the port. A redirect from HTTP to HTTPS uses port 80.
+/// Whether the Service uses the port. A Service that redirects HTTP to HTTPS uses port 80, too.
 fn claims(service: &Service, number: u16) -> bool {
     let is_on = |text: &str| text::boolean(text) == Ok(true);
     let redirects = || {

@@ -5,8 +5,9 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The condition of a write that replaces labels, or deletes. The condition is compared with a read just before the
-/// write, because an operator, Terraform or another cluster may have changed the load balancer since the list was read.
+/// The condition of a write that replaces labels, or of a deletion. The condition is checked against a new read just
+/// before the write, because an operator, Terraform or another cluster may have changed the load balancer after the
+/// plan was made.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: Seen,
@@ -15,7 +16,7 @@ pub(crate) struct Guard {
     remove: BTreeSet<String>,
 }
 
-/// The state of a load balancer or certificate, when the write was planned or just before the write.
+/// The state of a load balancer or certificate, read either when the write was planned or just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     labels: BTreeMap<String, String>,
@@ -41,7 +42,7 @@ impl Guard {
         Guard { seen: seen.unwrap_or_default(), set, remove }
     }
 
-    /// The write also sets these labels.
+    /// Adds labels that the write sets as well.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.set.extend(labels);
         self
@@ -61,7 +62,7 @@ impl Guard {
         self.labels_now(&self.seen)
     }
 
-    /// All labels after the write, when `now` is what was read just before.
+    /// All labels after the write. `now` is the state that was read just before the write.
     pub(crate) fn labels_now(&self, now: &Seen) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
         labels.retain(|key, _| !self.remove.contains(key));
@@ -69,9 +70,9 @@ impl Guard {
         labels
     }
 
-    /// Why the write must not be made. The load balancer may have changed since it was listed, for example by a change
-    /// that a killed process had begun. `takes_all` means that the write is about the whole load balancer, so that it
-    /// would also affect ports and targets that were added meanwhile.
+    /// Why the write must not be made. The load balancer may have changed since the plan was made, for example by a
+    /// change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer. Such
+    /// a write would also affect ports and targets that others have added meanwhile.
     pub(crate) fn refused(
         &self,
         now: &Seen,

@@ -23,14 +23,13 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that has the load balancer, or a port of it.
     Uid(String),
-    // The values of the load balancer's labels.
+    // The following keys are values of the load balancer's labels.
     ServiceUid(String),
     Service(String),
     Group(String),
     Adopt(String),
     Released(String),
-    /// The owner of the load balancer allows ports on it. Only operators make load balancers external, so
-    /// there are few.
+    /// The load balancer is external. Only operators make load balancers external, so there are few.
     External,
 }
 
@@ -107,7 +106,7 @@ impl<'a> Balancers<'a> {
         self.with([Key::ServiceUid(uid.to_owned())])
     }
 
-    /// Load balancers that were made for a Service of this name.
+    /// Load balancers whose label `service` names this Service.
     pub(crate) fn made_for(
         self,
         service: &Service,
@@ -125,12 +124,12 @@ impl<'a> Balancers<'a> {
         self.with([Key::Adopt(service_value(service))])
     }
 
-    /// Load balancers on which the management of the Service with this UID ended.
+    /// Load balancers on which the management of the Service with this UID has ended.
     pub(crate) fn released(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         self.with([Key::Released(uid.to_owned())])
     }
 
-    /// Load balancers that carry the UID of this Service, and all external ones.
+    /// Load balancers that have the Service's UID in a label, and all external ones.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with([Key::Uid(service.uid.clone()), Key::External])
     }

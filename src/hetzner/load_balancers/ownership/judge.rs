@@ -95,7 +95,7 @@ pub(crate) enum Stake<'a> {
     Nothing,
     /// The load balancer belongs to the cluster with this UID, which has a Service of the same UID.
     Copy(&'a str),
-    /// The load balancer is the Service's alone.
+    /// The load balancer belongs to the Service alone.
     Whole,
     /// The Service has ports on a load balancer that others use or used, too.
     Part,
@@ -122,12 +122,12 @@ pub(crate) enum WhyNot<'a> {
     Other(String),
 }
 
-/// The state of a load balancer of this cluster that no Service has.
+/// The state of a load balancer that belongs to this cluster and that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// Why the load balancer is not deleted, for people. `None` means that it is deleted on request.
+        /// Why the orphan is not deleted, as a text for people. `None` means that it is deleted on request.
         stays: Option<String>,
     },
 }
@@ -150,7 +150,7 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// The load balancers on which the Service has something.
+/// The load balancers that have the Service's UID in a label, or a port that is recognised as the Service's.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -281,7 +281,8 @@ pub(crate) fn why_it_stays(
     None
 }
 
-/// The state of the load balancer when no Service has it. `None` when it is not this cluster's, or a Service has it.
+/// The state of a load balancer that no Service uses. `None` when the load balancer does not belong to this cluster, or
+/// when a Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);

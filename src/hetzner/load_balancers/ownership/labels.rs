@@ -49,19 +49,20 @@ const YES: &str = "true";
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 const OUR_PREFIX: &str = "ccm-from-scratch/";
 
-/// The prefix of the labels by which the infrastructure provider of Cluster API owns a load balancer.
+/// The prefix of the labels by which the infrastructure provider of Cluster API marks its load balancers.
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
-/// The prefix of the labels by which tools own what they made for one cluster.
+/// The prefix of the labels by which tools mark the objects that they made for one cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label that says that a program manages an object, and deletes the object when it is not needed.
+/// The value by which a label says that a program manages an object, and deletes the object when it is
+/// no longer needed.
 const OWNED: &str = "owned";
-/// The domains of keys by which programs know their load balancers. `kubernetes.io` includes its subdomains.
+/// The domains of label keys that programs use to find their load balancers. `kubernetes.io` includes its subdomains.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// Why these labels are wanted, for people.
+/// The reason that people see for a change of these labels.
 pub(crate) const WHOSE: &str = "labels say whose it is";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
@@ -107,7 +108,8 @@ pub(crate) struct WantedLabel {
     pub(crate) key: String,
     /// `None` means that the label is to be absent.
     pub(crate) value: Option<String>,
-    /// Whether Hetzner's controller would miss the label, so that a take-over writes it.
+    /// Whether hcloud-cloud-controller-manager would need the label, so that the label is written even when a load
+    /// balancer is taken over from that controller.
     pub(crate) counts_upstream: bool,
 }
 
@@ -129,7 +131,7 @@ impl Ownership {
         read
     }
 
-    /// The fields that stand for exactly one key each.
+    /// The keys that have exactly one label each, with the fields that hold the values of the labels.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -150,7 +152,7 @@ impl Ownership {
         self.fields().into_iter().find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
-    /// The labels that say the same as these fields.
+    /// The labels that state this ownership.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let fields = own.fields().into_iter();
@@ -170,7 +172,8 @@ impl Ownership {
         (set, removed)
     }
 
-    /// The labels to remove so that the labels say `to` afterwards, and all labels of `said`, in the order of the keys.
+    /// The labels that must be removed so that the labels state `to`, and all labels of `said`. They are in the order
+    /// of the keys.
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));
@@ -184,7 +187,7 @@ impl Ownership {
         wanted.collect()
     }
 
-    /// Adds what `said` says, which replaces what was said before.
+    /// Adds what `said` states. A value in `said` replaces the previous value.
     pub(crate) fn say(&mut self, said: Ownership) {
         for (key, value) in said.labels() {
             if let Some(field) = self.field(&key) {
@@ -195,7 +198,8 @@ impl Ownership {
         self.targets_before.extend(said.targets_before);
     }
 
-    /// The ownership of everything that belongs to this cluster, as far as the cluster's identity is known.
+    /// The ownership of an object that belongs to this cluster. A field of the cluster's identity that is not
+    /// known is `None`.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         let is_named = !cluster.name.is_empty();
         Ownership {
@@ -218,7 +222,7 @@ impl Ownership {
         self.created = Some(YES.to_owned());
     }
 
-    /// Says that we adopted the load balancer. This is not called for a load balancer that we created.
+    /// Sets the label that says that we adopted the load balancer. It is not set on a load balancer that we created.
     pub(crate) fn say_adopted(&mut self) {
         self.adopted = Some(YES.to_owned());
     }
@@ -252,28 +256,30 @@ impl Ownership {
         of.map(|(_, targets)| targets)
     }
 
-    /// Whether an operator's label names this Service as the one that may adopt it.
+    /// Whether the operator's label `adopt` names this Service.
     pub(crate) fn asks_for(&self, service: &Service) -> bool {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// The key of a label by which a controller manages the whole load balancer for Services, so that it
-    /// is not external.
+    /// The key of a label that says that a controller manages the whole load balancer for Services. Such a load
+    /// balancer is not external.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// The value of the label `service`, or else of `keep`, when it names another namespace than the Service's.
+    /// The value of the label `service` when it names another namespace than the Service's. The label `keep` is used
+    /// when there is no label `service`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // A value that was cut has to be compared as a whole.
+        // A value that was cut can only be compared as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the Service is a guest there, which means that a group of another namespace has the load balancer. The
-    /// Service also counts as a guest when the label was cut within the namespace.
+    /// Whether the Service is a guest on the load balancer, which means that the load balancer belongs to a group of
+    /// another namespace. When the label of the group was cut within the namespace, the namespace is not known, and the
+    /// Service counts as a guest.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
@@ -287,13 +293,14 @@ fn port_of(key: &str) -> Option<u16> {
     (number.to_string() == text).then_some(number)
 }
 
-/// The namespace in a label's value `namespace.name`. A namespace has no dot, so `None` means that the label was cut
-/// inside the namespace, and that several namespaces may be meant.
+/// The namespace in a label's value `namespace.name`. A namespace has no dot, so a value without a dot was cut inside
+/// the namespace. Several namespaces may begin like this value, so the result is `None`.
 pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The labels that say who owns a load balancer or certificate. While they stay the same, a planned write may be made.
+/// The labels that say who owns a load balancer or certificate. A planned write is made only when these labels are
+/// unchanged since the plan.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -323,7 +330,7 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether other programs know their load balancers by labels with this key, so that no Service may set such a label.
+/// Whether other programs find their load balancers by labels with this key. No Service may set such a label.
 pub(crate) fn is_of_program(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     key.starts_with(CLUSTER_API_PREFIX)

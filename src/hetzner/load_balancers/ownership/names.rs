@@ -32,8 +32,8 @@ pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> Stri
 }
 
 /// The name of a certificate that is uploaded from this Secret. The name differs for each chain, Secret and cluster. A
-/// chain holds the public half of its key, so the chain changes whenever the key changes. `digest` is explained at
-/// `TlsPair`. `taken_by` is the ID of another certificate that has the name which this certificate would get.
+/// chain contains the public key, so the chain changes whenever the key changes. `digest` is explained at `TlsPair`.
+/// When another certificate has the name already, `taken_by` is its ID, and a hash of this ID makes the name different.
 pub(crate) fn upload_name(
     namespace: &str,
     secret: &str,
@@ -67,7 +67,7 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// The part of the name of this Secret's certificates that comes before the digits of the chain.
+/// The part of a certificate's name that identifies the cluster and the Secret. The digits of the chain follow.
 fn upload_whose(uid: &str, namespace: &str, secret: &str) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
@@ -81,8 +81,8 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// The text with dashes instead of letters that do not fit, and with letters or digits at both ends. A text that was
-/// changed or is too long ends with a hash of the original text.
+/// Replaces each letter that is not allowed by a dash, and removes such dashes and other signs from both ends. When
+/// this changed the text, or when the text is too long, a hash of the original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -94,8 +94,9 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// The text, cut so that a hash of `of` fits behind it, with that hash. When another load balancer has the default
-/// name, this is the name that only `of` can have.
+/// Appends a hash of `of` to the text, and shortens the text when the result would be too long. When another
+/// load balancer has the default name, the result is the name to use. No other owner gets the same name,
+/// because `of` differs.
 pub(crate) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;

@@ -4,8 +4,8 @@ use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// The labels after the Service left. When the last Service leaves, all labels of this controller are removed. An
-/// external load balancer keeps its owner's labels and those of other clusters.
+/// The labels after the Service has left the load balancer. When the last Service leaves, all labels of this controller
+/// are removed. An external load balancer keeps the labels of its owner and of other clusters.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -29,8 +29,8 @@ pub(crate) fn without_service(
     to
 }
 
-/// The labels after the management of the Service on the load balancer has ended. On an external load balancer the
-/// labels of ports stay, because they say later which ports the Service takes back.
+/// The labels after the management of the Service on the load balancer has ended. An external load balancer keeps the
+/// labels of ports. When the Service comes back, these labels say which ports it takes back.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,

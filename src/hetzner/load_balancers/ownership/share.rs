@@ -82,7 +82,8 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Replaces the name of an external load balancer in the key by its ID, when the project has that load balancer.
+/// Replaces the name of an external load balancer by its ID, so that both ways to name it give the same key. The key
+/// stays unchanged when the project has no such load balancer.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
@@ -99,7 +100,8 @@ impl Share<'_> {
     }
 }
 
-/// The group with this label, which may be cut, and the Services that ask for it.
+/// The group with this label, and the Services that ask for it. The label may be cut, so the names of the group are
+/// taken from the annotation of one of these Services.
 pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
     let all = cluster.groups.of_key(label);
     let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
@@ -114,7 +116,8 @@ pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// The keys by which Services may name this external load balancer, with its ID and with its name; see [`key`].
+/// The two keys by which Services may ask for this external load balancer, one with its ID and one with its
+/// name; see [`key`].
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))
