@@ -1,4 +1,4 @@
-//! Creates a load balancer with one call, which makes the changes that would bring an empty load balancer in order.
+//! Creates a load balancer with one request. The request makes the changes that an empty load balancer would need.
 
 use super::primary_ips;
 use super::subnets;
@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Adds the change that creates the load balancer. When no place is known, a problem is reported instead.
+    /// Adds the change that creates the load balancer. When it is not known where to create the load balancer, a
+    /// problem is reported instead.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(Place { location, zone }) = self.choose_place(whole, primary.location) else {
@@ -41,7 +42,8 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Turns the changes from `first` on into one request. What the request can't carry follows after the creation.
+    /// Combines the changes from index `first` on into one request. A change that does not fit in this request is made
+    /// after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
@@ -67,7 +69,7 @@ impl Diff<'_, '_> {
                 Action::ChangeAlgorithm => ("algorithm", json!(request.body)),
                 Action::Attach if is_attached => ("network", json!(request.body.get("network"))),
                 Action::EnablePublicInterface => ("public_interface", json!(true)),
-                // The API turns the public interface off only when there is another way in.
+                // The API refuses to turn the public interface off unless the load balancer is in a Network.
                 Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
                 _ => continue,
             };
@@ -77,15 +79,15 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses where the load balancer is created. A location comes before a network zone. Without both it is the place
-    /// where most nodes are. `of_addresses` is the location of the chosen Primary IPs.
+    /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither is
+    /// set, the place where most nodes are is chosen. `of_addresses` is the location of the chosen Primary IPs.
     fn choose_place(
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<Place> {
         let Place { location, zone } = whole.place.clone();
-        // The zone labels of hcloud-cloud-controller-manager are not locations.
+        // The zone labels that hcloud-cloud-controller-manager gives to nodes are not locations.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
@@ -129,7 +131,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The most frequent value of a label among our nodes. Among equally frequent values the first by name counts.
+    /// The most frequent value of this label among our nodes. When several values are equally frequent, the first in
+    /// alphabetical order is returned.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

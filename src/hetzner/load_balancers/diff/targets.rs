@@ -20,24 +20,29 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The targets that are nodes, once the load balancer is in the wanted Network, and the wanted kind of address.
+/// The existing targets that are nodes, the wanted kind of address, and what decides whether a target keeps its
+/// address. Targets that the load balancer loses when it moves to the wanted Network are left out.
 struct Ways {
-    /// Whether each target is reached by its private IP. The map is empty for a new load balancer.
+    /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
+    /// empty for a new load balancer.
     there: BTreeMap<TargetId, bool>,
-    /// Whether new targets are to be reached by their private IP.
+    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
     by_private: bool,
-    /// Whether present targets keep the kind of address by which they are reached, because no Service may decide it.
+    /// Whether existing targets keep the private or public IP by which they are reached, because no Service
+    /// may decide this.
     stays: bool,
-    /// Whether it is known which addresses are in the private Network. A command in a shell may not know it.
+    /// Whether it is known which addresses are in the private Network. A command in a shell may run
+    /// without this knowledge.
     knows_subnets: bool,
     /// The ID of the private Network.
     network: Option<u64>,
 }
 
-/// Targets and the names of their nodes.
+/// Targets, each with the name of its node.
 type Named = Vec<(TargetId, String)>;
 
-/// The targets of a load balancer that are nodes. An address that belongs to no node is an operator's, and left out.
+/// The existing targets that are nodes, each with whether it is reached by its private IP. An address that belongs to
+/// no node is left out, because it belongs to an operator.
 fn targets_of_nodes(
     context: &Context,
     desired: &Desired,
@@ -53,7 +58,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // A server that is no node is nevertheless a target of this cluster, unless others have targets there.
+        // On a load balancer that is not external, a server that is no node counts as a target of this cluster, too. An
+        // external load balancer may have such targets of other owners.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -81,15 +87,16 @@ impl Ways {
         }
     }
 
-    /// Whether the target is reached by the right address. `None` when the machine is not a target yet. The address of
-    /// an IP target is always right.
+    /// Whether an existing target is reached by the right kind of address. `None` when the machine is not a target yet.
+    /// An IP target is always right.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target that a machine is. For a dedicated server, also what it lacks to be a target, or the wanted target.
+    /// The target for a machine. For a dedicated server also the address that it lacks, when it lacks one. The target
+    /// may then be `None`, or use the other kind of address.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -105,16 +112,17 @@ impl Ways {
             (true, Some(private)) => (Some(private), None),
             (true, None) => (public, Some(Lack::Private)),
             (false, _) if public.is_some() => (public, None),
-            // Without credentials the public address of the server is not known, so an existing target stays.
+            // Without credentials for Robot the public address of the server is not known, so an existing target stays.
             (false, _) => (there.next(), Some(Lack::Public)),
         }
     }
 
-    /// Splits the wanted targets, in their order, into those that can be targets and those that the cloud would refuse.
-    /// Servers that do not exist are left out. An existing target with the right address stays as it is.
+    /// Splits the wanted targets into those that can be targets and those that the cloud would refuse, and keeps their
+    /// order. Servers that do not exist are left out. An existing target with the right address stays as it is.
     fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
         let reach = reach_of(nodes);
-        // A list without any of the servers is another project's, or broken, so it takes no target away.
+        // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
+        // reason to remove a target.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
         let exists = |one: &&(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
@@ -123,14 +131,15 @@ impl Ways {
         };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // The target could not be added again after it was removed.
+            // After its removal the target could not be added again, so it is not removed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// Whether the server has an address of the wanted kind. When this is not known, the target is tried.
+    /// Whether the server has an address of the wanted kind. When this is not known, the result is true, so that the
+    /// target is tried.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -142,7 +151,7 @@ impl Ways {
         }
     }
 
-    /// The warning about servers without an address of the wanted kind, and what to do.
+    /// The warning that servers have no address of the wanted kind, with the step that helps.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
@@ -164,8 +173,8 @@ impl Ways {
         )
     }
 
-    /// Splits the wanted targets into the targets that have room and the names of those that have none. Existing
-    /// targets come first, so that they stay. Otherwise the order stays the same.
+    /// Splits the wanted targets into the first `room` targets, and the names of those for which there is no room.
+    /// Existing targets come first, so that they stay. Apart from this the order is unchanged.
     fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
         let is_there = |one: &&(TargetId, String)| self.there.contains_key(&one.0);
         let first = wanted.iter().filter(is_there);
@@ -175,9 +184,10 @@ impl Ways {
         (fit, all.map(|(_, name)| name.clone()).collect())
     }
 
-    /// The additions and removals that lead to the targets `fit`, in their order. Additions come before removals, but a
-    /// removal comes first where the limit `room` is reached. Targets that are reached by the wrong address come last.
-    /// A server can't be a target twice, so each of them is removed and added again.
+    /// The additions and removals after which the load balancer has exactly the targets `fit`, in the order in which
+    /// they are made. Additions come before removals. When the limit `room` is reached, a removal comes before the next
+    /// addition. Last come the targets that are reached by the wrong kind of address. Each of them is removed and added
+    /// again, because a server can't be a target twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(Action, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -203,7 +213,7 @@ impl Ways {
     }
 }
 
-/// The address that a dedicated server lacks to be the wanted target.
+/// The address that is missing, so that a dedicated server can't be reached as wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lack {
     /// The server has no `InternalIP` in the vSwitch subnet.
@@ -212,7 +222,8 @@ enum Lack {
     Public,
 }
 
-/// Whether the plan depends on the list of servers; see `Needs::servers`. Without `balancer` one is to be created.
+/// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when the load balancer
+/// is to be created.
 pub(crate) fn need_servers(
     context: &Context,
     desired: &Desired,
@@ -221,7 +232,7 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // The node of a dedicated server says enough by itself.
+        // A dedicated server is not in the list of servers. Its node alone decides.
         let Machine::Server(id) = machine else {
             return false;
         };
@@ -230,8 +241,8 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // When a server of the last list was deleted meanwhile, the API refuses the creation. Then the servers
-            // are read again.
+            // A server may have been deleted since the list was read. Then the API refuses the creation of the load
+            // balancer, and the servers are read again.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -239,8 +250,8 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Compares the targets. `limit_now` is how many targets the load balancer takes until its type is changed. Returns
-    /// whether a target that stays is reached by the public interface.
+    /// Compares the targets. `limit_now` is how many targets the load balancer can have before its type is changed.
+    /// Returns whether one of the targets that keep the other kind of address is reached by the public interface.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -249,7 +260,7 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // An address that only a kubelet wrote may be the target of an operator.
+        // An IP target that only the kubelet's address makes a node's may be a target of an operator.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| match target {
             TargetId::Server(_) => true,
@@ -297,8 +308,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// The wanted targets that can have the wanted kind of address, and existing targets that would be refused with it.
-    /// The latter stay, unless the public interface is to be turned off and there are other targets.
+    /// Returns the wanted targets that can have the wanted kind of address, and existing targets that must keep the
+    /// other kind, because the cloud would refuse them with the wanted kind. The existing targets stay, unless the
+    /// public interface is to be turned off and there are other targets.
     fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -306,7 +318,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again before long, with the servers as they are then.
+        // The Service is planned again before long. The servers may have the right addresses by then.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -327,7 +339,7 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(target, _)| target).collect())
     }
 
-    /// Returns one target for each node that has an address for it. Each address occurs once.
+    /// Returns one target for each node that can be a target. Each address occurs once.
     fn wanted_targets(&mut self, ways: &Ways) -> Named {
         let mut wanted = Named::new();
         for (machine, name) in &self.desired.targets.nodes {
@@ -336,7 +348,7 @@ impl Diff<'_, '_> {
                 self.report_lack(name, lack, target.is_some());
             }
             let Some(target) = target else { continue };
-            // The target of another owner stays as it is.
+            // A target that belongs to another owner stays as it is.
             let is_of_another = self.balancer.is_some_and(|one| {
                 let mut there = one.single_targets();
                 self.context.group.is_before(one, target) && there.any(|(has, _)| has == target)
@@ -375,8 +387,9 @@ impl Diff<'_, '_> {
         self.parser.warning(reason, why);
     }
 
-    /// Reports that targets are to be added by their public addresses while the public interface is off. Nothing is
-    /// begun, because a target that is removed could not come back, and a new target could not be added.
+    /// Reports a problem when targets are to be added by their public addresses and the public interface is
+    /// off. No change is made then, because the API would refuse to add a new target, or to add a target again
+    /// that was removed.
     fn check_way_in(&mut self, by_private: bool) {
         let Some(balancer) = self.balancer else {
             return;
@@ -442,7 +455,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Counts the targets that are not ours to remove, and reports addresses that belong to no node.
+    /// Counts the targets that belong to other owners, and reports IP targets that belong to no node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -467,12 +480,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// The text for people that says how a server is reached.
+/// The kind of address by which a server is reached, as a text for people.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// The known addresses of the cloud servers of these nodes.
+/// What is known about the addresses of the cloud servers of these nodes.
 fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
     nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
 }

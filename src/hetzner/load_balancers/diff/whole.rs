@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The source of a field that is left unchanged.
+/// The source of a field that is not set, and therefore left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
 /// The type of a new load balancer when no type is set.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
-/// The number of labels from which on no label of an annotation is added. Labels whose key is removed from an
-/// annotation stay on the load balancer, so that without a limit they would grow without end.
+/// A load balancer with this number of labels gets no more labels from the annotation `labels`. A label stays on the
+/// load balancer when its key is removed from the annotation. Without a limit the number of labels would grow for ever.
 const LABELS_AT_MOST: usize = 100;
 
 /// The comparison of one load balancer.
@@ -34,7 +34,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// `None` when the load balancer is to be created, and thus differs in everything.
+    /// The load balancer. `None` when it is to be created. Then every wanted field differs.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,
@@ -47,11 +47,11 @@ pub(crate) struct Differences {
     pub(crate) changes: Vec<Change>,
     /// Every field, including those that are right.
     pub(crate) fields: Vec<Field>,
-    /// Whether the cloud would refuse a target now that it may accept before long.
+    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept before long.
     pub(crate) is_unfinished: bool,
 }
 
-/// The value as people read it.
+/// The value, written as a text for people, with its source.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -64,22 +64,23 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// Returns the changes of an existing load balancer. With `adopts` the load balancer becomes the Service's with the
-    /// first change, which reports this finding.
+    /// Returns the changes that bring an existing load balancer in order. `adopts` is the finding about the adoption
+    /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|one| one.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
 
-    /// Compares everything, in the order of the changes. `zone` is the network zone of the load balancer, if known.
+    /// Compares everything, in the order in which the changes are made. `zone` is the network zone of the load
+    /// balancer, when it is known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // The label of a port has to outlast the port, so the ports are removed first.
+        // The label of a port must not be removed before the port, so the ports are removed first.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -89,7 +90,7 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer the targets are the only other thing that is ours to change.
+        // Besides ports, only the targets of an external load balancer are ours to change.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -131,8 +132,8 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field, and returns the description of its change if it differs. Without `want` the field
-    /// is left unchanged.
+    /// Adds a field to the fields of the plan. Returns the description of its change when the field differs. The field
+    /// is left unchanged when `want` is `None`.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -194,7 +195,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// The wanted name, unless another load balancer has it.
+    /// Returns the wanted name, unless another load balancer has this name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|one| one.id);
         let wanted = wanted?;
@@ -213,7 +214,7 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// The ownership that the labels are to state. The labels that differ are added to `parts`.
+    /// Returns the ownership that the labels are to state. Adds the description of each label that changes to `parts`.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -229,7 +230,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            // hcloud-cloud-controller-manager does not miss the other labels, so that a take-over writes nothing.
+            // hcloud-cloud-controller-manager does not need the other labels. So they are not written when a load
+            // balancer is taken over from that controller.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -245,8 +247,8 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// The labels that users ask for and that differ. `parts` gets them, too. `others` is how many other
-    /// labels are added.
+    /// Returns the labels of the annotation that differ from the load balancer's labels, and adds their descriptions to
+    /// `parts`. `others` is the number of other labels that the same change sets.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -286,7 +288,7 @@ impl Diff<'_, '_> {
         Some(self.new_change(Action::ChangeType, body, resize))
     }
 
-    /// Reports a place that differs, because a load balancer can't be moved.
+    /// Reports when the load balancer is in another place than the wanted one, because it can't be moved.
     fn check_place(&mut self, place: &Place) {
         let Some(is) = self.balancer.map(|one| &one.balancer.location) else {
             return;
@@ -322,7 +324,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the deletion protection, which the call that creates a load balancer can't carry.
+    /// Compares the deletion protection. The request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -332,7 +334,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the reverse DNS of an address. `has` is `None` while there is no load balancer.
+    /// Compares the reverse DNS of an address. `has` is `None` when the load balancer is to be created.
     fn reverse_dns(
         &mut self,
         family: &str,
@@ -354,7 +356,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network. Detaching drops the targets that are reached by their private IP.
+    /// Compares the private Network. When the load balancer is detached from its Network, it loses the targets that are
+    /// reached by their private IP.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // Without HCLOUD_NETWORK nothing is ever detached.
         let Some(wanted) = &whole.attach else {
@@ -471,7 +474,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The port as it will be, and the changes of its fields. `None` when the port waits for its certificate.
+    /// Returns the port as it will be, and the descriptions of the fields that change. `None` when the port waits
+    /// for its certificate.
     fn compare_port(
         &mut self,
         port: &Port,
@@ -497,8 +501,8 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // A field that the port's new protocol does not have is not compared. The API drops it with
-            // the old protocol.
+            // When the port's new protocol does not have a field, this field is not compared. The API drops the field
+            // together with the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }

@@ -42,7 +42,7 @@ impl<'a> Found<'a> {
 pub(crate) enum Unfound {
     /// Several load balancers could be the Service's. None of them is changed.
     Several(Finding),
-    /// The load balancer that the Service asks for, or would find by its default name, may not be adopted.
+    /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
 }
 

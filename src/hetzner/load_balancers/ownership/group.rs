@@ -43,9 +43,9 @@ const NONE: &str = "none";
 /// The group of one Service.
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
-    /// The Services that may share the load balancer now, and always the planned Service. The oldest is the first. A
-    /// Service that is released, untouched or no longer allowed is not a member, although it may still have ports on
-    /// the load balancer.
+    /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
+    /// Another Service that is released, untouched or no longer allowed is not a member, although it may still have
+    /// ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
     /// external load balancer, and for a shared one without a Service of the group's own namespace.
@@ -665,8 +665,9 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and ports of
-    /// the group whose label is missing.
+    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and the
+    /// group's ports that are on the load balancer and stay. A label that was never written, or was lost, is written
+    /// in this way.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,

@@ -6,8 +6,8 @@ use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The condition of a write that replaces labels, or of a deletion. The condition is checked against a new read just
-/// before the write, because an operator, Terraform or another cluster may have changed the load balancer after the
-/// plan was made.
+/// before the write, because an operator, Terraform or another cluster may have changed the load balancer since the
+/// plan's list was read.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: Seen,
@@ -70,9 +70,9 @@ impl Guard {
         labels
     }
 
-    /// Why the write must not be made. The load balancer may have changed since the plan was made, for example by a
-    /// change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer. Such
-    /// a write would also affect ports and targets that others have added meanwhile.
+    /// Why the write must not be made. The load balancer may have changed since the plan's list was read, for example
+    /// by a change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer.
+    /// Such a write would also affect ports and targets that others have added meanwhile.
     pub(crate) fn refused(
         &self,
         now: &Seen,

@@ -29,7 +29,8 @@ enum Key {
     Group(String),
     Adopt(String),
     Released(String),
-    /// The load balancer is external. Only operators make load balancers external, so there are few.
+    /// The label `external`, by which the owner of a load balancer allows ports on it. Only operators set this label,
+    /// so few load balancers have it.
     External,
 }
 
