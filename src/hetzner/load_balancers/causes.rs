@@ -1,4 +1,4 @@
-//! Why a health check fails, and what to do, by `detail` and `http_status_code` of Hetzner's API.
+//! Why a health check fails, and what helps. The `detail` and `http_status_code` of Hetzner's API decide.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,

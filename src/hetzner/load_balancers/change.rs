@@ -31,7 +31,7 @@ enum Trait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action changes addresses, and thereby targets, so that they must be read again.
+    /// The action changes addresses, and as a result targets. Both must be read again before the next change.
     ReadAgain,
 }
 use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
@@ -61,7 +61,8 @@ macro_rules! actions {
     };
 }
 
-// The removal of a target does not follow at once, because the target that replaces it must be there first.
+// The removal of a target waits for the end of the action before it, because the target that replaces the removed one
+// must be added first.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -88,15 +89,20 @@ actions! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
-    /// The load balancer becomes the Service's. It must have no port and no target besides those that were seen.
+    /// The Service adopts the load balancer. The write is not made when the load balancer has got a port or target
+    /// since it was read for the plan.
     Adoption,
-    /// The Service leaves a load balancer that stays. It must have no port and no target besides those that were seen.
+    /// The Service leaves a load balancer that stays. The write is not made when the load balancer has got a port or
+    /// target since it was read for the plan.
     Release,
-    /// No Service plans the load balancer again, so a change that came meanwhile is an error.
+    /// The load balancer belongs to no Service, so that no later plan would repeat the write. When the write must not
+    /// be made, this is an error.
     Orphan,
-    /// The write removes a target, and none of the targets that are there now stays.
+    /// The write removes a target, and no existing target stays. So at least one new target must have
+    /// been added before.
     LastTarget,
-    /// The write uploads the last certificate. The IDs of all certificates are read before ports are changed.
+    /// The write uploads the last certificate. All certificates are read again after it, because the changes of ports
+    /// need their IDs.
     LastUpload,
 }
 
@@ -112,14 +118,14 @@ pub struct Change {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate and its key, which are sent beside `request` and never shown.
+    /// The certificate and its key. They are sent together with `request`, and never shown to people.
     pair: Option<Arc<TlsPair>>,
-    /// The name of the load balancer that the write creates, with what asks for the name.
+    /// The name of the load balancer that the write creates, with the source of the name.
     new_name: Option<Sourced<String>>,
 }
 
-/// The length from which a line of a key is kept secret. A shorter part would be found in other texts,
-/// and says nothing.
+/// A line of a key is kept secret when it has at least this length. A shorter line might occur in any other text,
+/// and reveals nothing.
 const SHORTEST_KEY_LINE: usize = 16;
 
 /// The request that is sent.
@@ -147,7 +153,7 @@ impl Change {
             Value::Object(body) => body,
             _ => Map::new(),
         };
-        // The API chooses what is not asked for.
+        // The API chooses a value for each field that is not sent.
         body.retain(|_, value| !value.is_null());
         Change {
             project: project.clone(),
@@ -238,14 +244,15 @@ impl Change {
         }
     }
 
-    /// Bases the write on what there is now. Returns the outcome when the write is not made.
+    /// Checks the write against a new read, and updates the labels of the request. Returns the outcome when the write
+    /// is not made.
     fn rebase(&mut self) -> Result<Option<Applied>, Error> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // The reads are put off whenever the write would be. Otherwise they would always use up the calls that become
-        // available, and the write would wait for ever.
+        // These reads wait whenever the write would have to wait. Otherwise they would always use up the calls that the
+        // rate limit allows, and the write would wait for ever.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -287,7 +294,8 @@ impl Change {
     fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // Any other answer with status 200 does not come from the API, and says nothing about what was done.
+            // An answer with status 200 and none of these fields does not come from the API. It does not say whether
+            // the write was made.
             Some(Answer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!("{name}: answered neither an action nor what was changed");
@@ -302,7 +310,7 @@ impl Change {
         };
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // This load balancer alone is enough for a plan of the Service that it was created for.
+            // The load balancer was created for one Service, and the plan of this Service needs no other load balancer.
             (Action::Create, Some(balancer), running) => {
                 let observed = Observed { balancers: vec![*balancer], ..Observed::default() };
                 let project = self.project.clone();
@@ -320,7 +328,7 @@ impl Change {
         })
     }
 
-    /// Whether the load balancer in the answer has all its addresses already.
+    /// Whether the load balancer in the answer already has all its addresses.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -332,13 +340,13 @@ impl Change {
 
     fn failed(&self, failed: Failed) -> Result<Applied, Error> {
         match (self.action, failed.code()) {
-            // The name is taken by now. The list is read again to see who owns the object with that name.
+            // Another object has got the name. The list is read again to see who owns this object.
             (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
-            // The load balancer was protected after it was read, so it stays.
+            // The load balancer was protected from deletion after the last read, so it stays.
             | (Action::Delete, Some("protected"))
-            // The certificate was used after it was read, so it stays.
+            // A load balancer has begun to use the certificate after the last read, so the certificate stays.
             | (Action::DeleteCertificate, Some("resource_in_use"))
-            // Another program was faster.
+            // Another program has made the same change first.
             | (Action::AddTarget, Some("target_already_defined"))
             | (Action::AddService, Some("source_port_already_used"))
             | (Action::Attach, Some("load_balancer_already_attached"))
@@ -361,7 +369,7 @@ impl Change {
     }
 
     /// Whether the creation was refused because of a port, a certificate or a target. Then the load balancer can be
-    /// created without its parts, so that it has its address, and each part is tried by itself.
+    /// created without these parts, so that it gets its address. Afterwards each part is added by itself.
     fn is_refused_for_a_part(&self, failed: &Failed) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -393,7 +401,8 @@ impl Change {
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
-        // Examples are `services[0].http.certificates`, `http.certificates`, and the limit `load_balancer_targets`.
+        // Examples of field names are `services[0].http.certificates`, `http.certificates`, and
+        // the limit `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -440,7 +449,7 @@ impl Change {
                 "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
                     .to_owned()
             }
-            // The limit is the project's, and not one of the load balancer's type.
+            // This limit belongs to the project, and not to the load balancer's type.
             "resource_limit_exceeded" if !names_part => {
                 "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
                  console under Limits"
@@ -465,7 +474,7 @@ impl Change {
     }
 }
 
-/// The parts of the answer to a write. The answer has no content at all when there is nothing to say.
+/// The API's answer to a write. A write may also be answered without any content.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -486,7 +495,7 @@ impl provider::Write for Change {
         self.description.clone()
     }
 
-    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
+    /// Returns JSON such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
     fn json(&self) -> Value {
         json!({
             "change": self.word(),
@@ -545,7 +554,7 @@ impl provider::Change for Change {
         self.action.is(FailsAlone)
     }
 
-    /// The creation of the load balancer without ports and targets, which are then tried one by one.
+    /// The change that creates the load balancer without its ports and targets. They are then added one by one.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
@@ -572,7 +581,7 @@ impl fmt::Debug for Change {
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|one| Box::new(one) as Box<_>).collect();
-    // `collect` keeps the memory that the unboxed changes took, which is ten times as much.
+    // `collect` reuses the memory of the unboxed changes, which is ten times as much as the boxed changes need.
     boxed.shrink_to_fit();
     boxed
 }

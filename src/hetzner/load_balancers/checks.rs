@@ -1,4 +1,5 @@
-//! Checks that report, before anything is done, what the API would refuse one by one, and nodes of the other profile.
+//! Checks that are made before any change. They report what the API would refuse for each port or certificate, and
+//! targets that are nodes of the other profile.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -10,8 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Why the load balancer must not be changed, when one of its targets is a node that the other profile has initialised.
-/// Such a node is not ours, so it would be removed. A start with the wrong profile must not lose the traffic.
+/// Why the load balancer must not be changed. The reason is that one of its targets is a node that the other profile
+/// has initialised. This controller would remove such a target, because the node is not its own. A start with the wrong
+/// profile must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -43,7 +45,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // The external load balancer can't be used, or no load balancer is created.
+        // No type is needed when the external load balancer can't be used, or when no load balancer is created because
+        // no Service decides about it.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -56,7 +59,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // `None` when only a manifest is checked; see `covers`.
+    // `types` is `None` when only a manifest is checked; see `covers`.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);
@@ -83,7 +86,8 @@ pub(super) fn kind<'a>(
     Some(kind)
 }
 
-/// Reports that the type does not hold all ports or certificates. The API would refuse them one by one.
+/// Reports a problem when the type can't hold all ports or certificates. Otherwise the API would refuse them
+/// one by one.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &Context,

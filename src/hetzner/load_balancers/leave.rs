@@ -39,7 +39,7 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// The changes and claims that take a Service off load balancers.
+/// The changes that take a Service off load balancers, and the claims that it has on them.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
@@ -48,8 +48,8 @@ pub(super) struct Leaving {
     pub(super) is_any: bool,
 }
 
-/// The changes that take the Service off the load balancers that it had before. `there` is the load balancer to which
-/// the Service moves; `None` means a new one.
+/// The changes that take the Service off all its load balancers except `there`. `there` is the load balancer to which
+/// the Service moves. `None` means that it is still to be created.
 pub(super) fn leave_others(
     context: &Context,
     there: Option<Labelled>,
@@ -77,12 +77,12 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes the Service off load balancers that do not serve it, and that it does not ask for, while it can't have what it
-/// asks for. Such a load balancer is unused when the status names another one, or when the Service was never given an
-/// address. When the status has only a host name, nothing says which load balancer serves the Service, and all stay.
+/// Takes a Service that can't have what it asks for off unused load balancers. A load balancer is unused when the
+/// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
+/// only a host name, it is not known which load balancer serves the Service, and all of them stay.
 ///
-/// `there` is the load balancer that the Service asks for. When there is something to leave, the reason why the Service
-/// can't have what it asks for becomes a finding. The next plan has nothing to leave, and refuses again.
+/// `there` is the load balancer that the Service asks for. A refused plan that has something to leave makes these
+/// changes, and the reason for the refusal becomes a finding. The next plan has nothing to leave, and is refused again.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &Context,
@@ -131,7 +131,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // Settings may leave every address out. Then an empty status does not mean that nothing serves the Service.
+    // A setting may leave all addresses out of the status. An empty status then does not mean that no load balancer
+    // serves the Service.
     let would_be_named = |one: Labelled| !status::ingress(&one, desired).is_empty();
     let is_unused = |one: &Labelled| {
         Some(one.id) != there.map(|there| there.id)
@@ -169,8 +170,8 @@ pub(super) fn leave(
     }
 }
 
-/// The deletion of the load balancer. It is made only while the load balancer is not protected, has the labels that
-/// were seen, and has no other port or target.
+/// The change that deletes the load balancer. It is only made when the load balancer is not protected, still has the
+/// labels that were read for the plan, and has no new port or target.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -213,10 +214,11 @@ pub(super) fn take_off(
 struct TakenOff<'a> {
     context: &'a Context<'a>,
     balancer: Labelled<'a>,
-    /// Whether no other Service uses the load balancer, or has ports there after the end of its management.
+    /// Whether the load balancer has no other user. A Service whose management on the load balancer has ended is a
+    /// user, too, because its ports stay.
     is_last: bool,
     is_external: bool,
-    /// Whether the load balancer is kept for another Service.
+    /// Whether the load balancer is kept so that another Service can use it later.
     is_kept: bool,
 }
 
@@ -228,8 +230,8 @@ impl TakenOff<'_> {
         part
     }
 
-    /// The removals of ports. A load balancer that this controller created has no ports of strangers. When it is kept,
-    /// a port that is left would block the next Service, so all ports are removed.
+    /// Returns the removals of ports. All ports are removed from a load balancer that this controller created and that
+    /// is kept. Nobody else added ports to it, and a port that is left would block the next Service.
     fn ports(&self) -> Vec<Change> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
@@ -252,7 +254,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// The removals of targets. The nodes of this cluster are removed once no Service uses the load balancer.
+    /// Returns the removals of targets. Nodes of this cluster are removed only when no other Service uses
+    /// the load balancer.
     fn targets(&self) -> Vec<Change> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let stays = |target| self.is_external && was_before(balancer, target, cluster);
@@ -269,7 +272,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// The write of the labels. `None` when the load balancer has lost them, so that there is nothing to change.
+    /// Returns the change of the labels. `None` when there is no label to change, because the load balancer has
+    /// lost its labels.
     fn labels(&self, why: &str) -> Option<Change> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
@@ -299,7 +303,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Ends the management of the Service on the load balancer. Everything stays as it is, and a label says so.
+/// Ends the management of the Service on the load balancer. Only a label that states this is written. Everything else
+/// stays as it is.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,
@@ -320,8 +325,8 @@ pub(super) fn end_management(
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
 }
 
-/// Reports that the load balancer is left to another cluster with a Service of the same UID. One of the two clusters is
-/// a copy of the other.
+/// Reports that the load balancer is left unchanged, because it belongs to another cluster that has a Service with the
+/// same UID. One of the two clusters is a copy of the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \

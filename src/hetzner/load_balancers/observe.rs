@@ -19,10 +19,11 @@ use std::time::Duration;
 /// How long the list of types is kept. Hetzner announces a new type, or the end of a type, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// The age up to which a list has every type. A type that is missing in an older list may be a new type.
+/// A list of types up to this age is taken as complete. When an older list lacks a type, the type may be new, so the
+/// list is read again.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// The data that is kept from one poll to the next.
+/// The data that was read before and is used again.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,
@@ -60,7 +61,7 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // A person is shown what an existing load balancer lacks.
+        // A person who asks is also shown which of the wanted addresses an existing load balancer does not have.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(balancers, service),
     };
@@ -125,8 +126,8 @@ fn needs_certificates(service: &Service) -> bool {
     naming.any(|annotation| has(service, annotation))
 }
 
-/// Returns the types, and reads them unless the known list is recent enough. `wanted` are names of types; an empty name
-/// means any type.
+/// Returns the load balancer types, and reads them when the known list is too old. `wanted` are the names of the types
+/// that the list must have. An empty name means that any type will do.
 fn types(
     api: &Api,
     known: &Types,
@@ -140,7 +141,7 @@ fn types(
     known.get(|| None, is_good, || api.list("", urgency))
 }
 
-/// How far back the last sample of a metric may be.
+/// How old the last sample of a metric may be.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// Reads how much a load balancer is used now.

@@ -1,8 +1,8 @@
-//! Primary IPs: which ones a new load balancer gets, and what is reported when an address can't be had.
+//! Primary IPs: which of them a new load balancer gets, and what is reported when the load balancer can't have one.
 //!
-//! A load balancer keeps the addresses that it was made with. So a Primary IP that can't be had blocks the creation.
-//! After the creation it is only reported. Tenants read these messages, so the messages name no Primary IP but the one
-//! that was asked for, or one with nearly the same name.
+//! A load balancer keeps the addresses with which it was created. So a Primary IP that can't be had blocks the
+//! creation, and is only reported after the creation. Tenants read these messages. So a message names only the Primary
+//! IP that was asked for, or one with nearly the same name.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -16,10 +16,10 @@ use crate::text::{did_you_mean, quoted, shell_command};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// The Primary IPs that a new load balancer is made with.
+/// The Primary IPs with which a new load balancer is created.
 #[derive(Default)]
 pub(crate) struct Chosen {
-    /// The IDs of the Primary IPs, by their type.
+    /// The ID of each Primary IP. The key is the type of the Primary IP.
     pub(crate) ids: Map<String, Value>,
     /// The location of the Primary IPs.
     pub(crate) location: Option<Sourced<String>>,
@@ -32,7 +32,7 @@ pub(crate) fn asks(service: &Service) -> bool {
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// The Primary IPs that Services may claim, among those that were read.
+/// The Primary IPs that Services may claim.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| {
@@ -42,8 +42,8 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
-/// Chooses the Primary IPs of a new load balancer, and reports those that the API would refuse or Services
-/// may not claim.
+/// Chooses the Primary IPs of a new load balancer. Reports Primary IPs that the API would refuse, and those that
+/// Services may not claim.
 pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &Whole) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &whole.primary_ips.families {
@@ -51,7 +51,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
             continue;
         };
         let Some(one) = family.find(context) else {
-            // An address that the field asks for is reported by `report`.
+            // An address in `spec.loadBalancerIP` that can't be found is reported by [`report`].
             if !family.is_asked_by_field() {
                 let of_type = claimable(context).filter(|one| one.kind == family.kind);
                 let names = of_type.map(|one| one.name.as_str());
@@ -78,7 +78,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
     chosen
 }
 
-/// Reports addresses that were asked for and that the load balancer does not have.
+/// Reports asked addresses that the load balancer does not have, or will not get.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -100,13 +100,14 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         parser.warning(
             Reason::FieldIgnored,
-            // The message is the same before and after the creation, so that there is one warning for one wish.
+            // The message is the same before and after the creation, so that people get only one warning
+            // about the address.
             format!(
                 "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
                  that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \
                  and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
                  the load balancer",
-                // A text that is no address is quoted.
+                // A text that is not an address is quoted.
                 wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
             ),
@@ -118,7 +119,8 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
                      and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
                      outlives the load balancer";
 
-/// The text that says that only some Primary IPs may be claimed, by which setting. Empty when all may be claimed.
+/// A text which says that Services may claim only some Primary IPs, and which setting decides this. The text is empty
+/// when Services may claim all of them.
 fn limited(context: &Context, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -127,7 +129,7 @@ fn limited(context: &Context, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// The Primary IP that is asked for, among those that Services may claim.
+    /// The Primary IP that the Service asks for, if Services may claim it.
     fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
@@ -159,7 +161,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // When a manifest is checked, the holder may be the Service's own load balancer.
+        // A manifest may belong to a Service that exists already. The load balancer that has the Primary IP may then be
+        // the Service's own.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -186,7 +189,8 @@ impl AskedIp {
         }
     }
 
-    /// Reports on a load balancer that exists already.
+    /// Reports when an existing load balancer does not have the Primary IP that the Service asks for, or when this
+    /// Primary IP is deleted together with the load balancer.
     fn report(&self, parser: &mut AnnotationParser, context: &Context, balancer: &LoadBalancer) {
         let asked = self.asked.as_ref().filter(|_| !self.is_asked_by_field());
         let Some(asked) = asked else {
@@ -207,7 +211,7 @@ impl AskedIp {
             Some(one) => id == Some(one.id),
             None => by_text,
         };
-        // A name can be compared only with the list of Primary IPs.
+        // A name can only be checked when the list of Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // Somebody who chooses an address wants to keep it.
@@ -228,12 +232,12 @@ impl AskedIp {
     }
 }
 
-/// The command after which the Primary IP outlives the load balancer.
+/// The command that keeps the Primary IP from being deleted together with the load balancer.
 fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// Lets the Primary IP decide where the load balancer is created. When another place is set, this is a problem.
+/// Makes the location of the Primary IP the location of the load balancer. Reports a problem when another place is set.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -242,7 +246,7 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // A network zone is compared with a network zone, and a location with a location.
+    // A network zone is compared only with a network zone, and a location only with a location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

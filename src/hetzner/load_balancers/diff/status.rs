@@ -1,4 +1,4 @@
-//! The status of a Service with its load balancer, and the load balancer as it is shown to people.
+//! The status that a Service gets from its load balancer, and the load balancer as it is shown to people.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -16,10 +16,12 @@ use crate::provider::{
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The mode of an address that kube-proxy does not treat as the Service's own.
+/// The IP mode with which kube-proxy sends traffic for an address to the load balancer, and not directly to the pods
+/// of the Service.
 const PROXY: &str = "Proxy";
 
-/// The entries that the status is to have. A Service without a port on a load balancer of several Services has none.
+/// The entries that the status of the Service is to have. There are none when the Service shares the load balancer, or
+/// uses an external one, and has no port on it.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -32,7 +34,8 @@ pub(crate) fn wanted(
     }
 }
 
-/// The present status of the Service, with mode `Proxy` for each address. `None` when no load balancer serves it.
+/// The present entries of the Service's status, with mode `Proxy` for each address. `None` when no load balancer
+/// serves the Service.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -83,7 +86,7 @@ pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// The load balancer as people see it, with its targets by the names of their nodes.
+/// The load balancer as it is shown to people, with the names of the nodes that are its targets.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -120,7 +123,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// The private IPs of the load balancer once it is attached as wanted. An IP that the API will choose is not known yet.
+/// The private IPs of the load balancer after it has been attached as wanted. An IP that the API is still to choose
+/// is left out.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
     match desired.attach().map(|attach| (attach, &attach.ip)) {
@@ -133,8 +137,8 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-/// The machines that a target stands for, each with what the health checks say about it. A label selector stands for the
-/// servers that it selects.
+/// The machines that a target leads to, each with the results of its health checks. A label selector leads to every
+/// server that it selects.
 fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let server = |id| TargetId::Server(id).shown(cluster);
     match target {

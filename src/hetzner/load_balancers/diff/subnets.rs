@@ -1,5 +1,5 @@
-//! The subnets of the private Network to which a load balancer can be attached. What the API would refuse is reported
-//! before anything is created, and before the load balancer is detached from where it is.
+//! The subnets of the private Network to which a load balancer can be attached. An attachment that the API would refuse
+//! is reported before a load balancer is created, and before it is detached from its present subnet.
 
 use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -19,12 +19,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The age up to which a list has every subnet. A subnet that is missing in an older list may be a new subnet.
+/// A list of subnets up to this age is taken as complete. When an older list lacks a subnet, the subnet may be new, so
+/// the list is read again.
 const CERTAIN: Duration = Duration::from_secs(60);
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
-/// Returns the subnets. They are read again only when one of these Services could not be attached by what is known.
+/// Returns the subnets of the Network. They are read again only when the known subnets lack one that a Service needs,
+/// and are not recent.
 pub(crate) fn read(
     known: &Subnets,
     network: &Network,
@@ -42,7 +44,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether there is a subnet for what this Service asks for, or its load balancer is attached already.
+/// Whether a known subnet fits what this Service asks for, or its load balancer is attached as the
+/// Service asks already.
 fn fits(
     known: &[Subnet],
     network: u64,
@@ -62,8 +65,8 @@ fn fits(
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has,
-/// or gets one that Hetzner chooses. An address that it has already is never refused.
+/// Removes from `attach` a private address for which the Service may not ask, and warns. The load balancer then keeps
+/// the address that it has, or gets one that Hetzner chooses. The address that it has is never removed.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -107,7 +110,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports what the API would refuse when it came to it. `zone` is the network zone of the load balancer, if known.
+/// Reports a problem when the API would refuse to attach the load balancer as wanted. `zone` is the network zone of the
+/// load balancer, when it is known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -167,7 +171,7 @@ pub(crate) fn check(
     ));
 }
 
-/// The load balancer or node that has the address, as far as they were read.
+/// The load balancer or node that has this private IP. Only those that were read can be found.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     let has = |one: &Labelled| one.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
@@ -181,7 +185,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// The network zone of a location, when the labels of a node in that location name the zone.
+/// The network zone of a location. It is taken from the labels of a node in that location, and `None` without
+/// such a node.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

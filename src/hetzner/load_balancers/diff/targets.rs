@@ -232,7 +232,7 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // A dedicated server is not in the list of servers. Its node alone decides.
+        // A dedicated server needs no list, because its node says enough about it.
         let Machine::Server(id) = machine else {
             return false;
         };

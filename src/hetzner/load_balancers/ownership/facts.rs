@@ -91,7 +91,7 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     tcp(service).any(is_it)
 }
 
-/// The port of the targets to which a port of a load balancer sends traffic.
+/// The port number on the targets to which a port of a load balancer sends traffic.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
     u16::try_from(number).ok()

@@ -52,7 +52,8 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A guest that nobody allows any more may not.
+    /// Whether the Service may get ports that it does not have yet. A guest that no host of the group allows any
+    /// more may not.
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
@@ -77,7 +78,8 @@ pub(crate) enum Use<'a> {
 pub(crate) struct Wanted {
     /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are shown to people.
+    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are
+    /// shown to people.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
@@ -376,8 +378,8 @@ impl<'a> Group<'a> {
         matches!(self.of, Use::Own)
     }
 
-    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the Service.
-    /// Annotations that can't be understood may ask for it.
+    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the
+    /// Service. Annotations that can't be understood may ask for it.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled, balancers: Balancers) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);

@@ -1,4 +1,4 @@
-//! The condition of a write of labels, or of a deletion. The write is made only while the condition holds.
+//! All compared fields, including those that do not differ.
 
 use super::labels::{Labelled, Ownership, those_of_owners};
 use crate::hetzner::certificates::Certificate;

@@ -1,5 +1,5 @@
-//! Load balancers by what plans search for. A list is indexed once, so that the plan of a Service costs the same,
-//! however many load balancers the project has.
+//! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
+//! plan of a Service costs the same, however many load balancers the project has.
 
 use super::labels::{Labelled, Ownership};
 use super::names::service_value;
@@ -48,7 +48,7 @@ impl Index {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // Several ports may belong to one Service.
+                // When several ports belong to one Service, the load balancer gives the same key several times.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }

@@ -201,8 +201,8 @@ pub(crate) fn adoption<'a>(
     is_nobodys(balancer, service, cluster, by)
 }
 
-/// Decides rows 8 to 14: no living Service, no other cluster, no other namespace and no other program has
-/// the load balancer.
+/// Decides by rows 8 to 14 of the table of [`adoption`]. The caller has made sure that no living Service, no other
+/// cluster, no other namespace and no other program has the load balancer.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,

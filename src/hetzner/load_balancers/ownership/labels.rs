@@ -80,7 +80,7 @@ pub(crate) struct Ownership {
     pub(crate) released: Option<String>,
     pub(crate) adopt: Option<String>,
     pub(crate) external: Option<String>,
-    /// The UIDs of the Services that own ports.
+    /// The UID of the Service that owns the port. The key is the number of the port.
     pub(crate) ports: BTreeMap<u16, String>,
     /// The targets that an external load balancer had before a cluster used it, by the UID of that cluster.
     pub(crate) targets_before: BTreeMap<String, String>,
