@@ -170,7 +170,7 @@ pub(super) fn leave(
     }
 }
 
-/// The change that deletes the load balancer. It is only made when the load balancer is not protected, still has the
+/// The change that deletes the load balancer. It is made only when the load balancer is not protected, still has the
 /// labels that were read for the plan, and has no new port or target.
 pub(super) fn removal(
     project: &Project,
@@ -303,8 +303,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Ends the management of the Service on the load balancer. Only a label that states this is written. Everything else
-/// stays as it is.
+/// Ends the management of the Service on the load balancer. Its ports, targets and addresses stay as they are, and a
+/// label states that the management has ended.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,

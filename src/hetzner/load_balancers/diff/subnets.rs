@@ -44,8 +44,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether a known subnet fits what this Service asks for, or its load balancer is attached as the
-/// Service asks already.
+/// Whether a known subnet fits what this Service asks for, or whether its load balancer is already attached as
+/// the Service asks.
 fn fits(
     known: &[Subnet],
     network: u64,

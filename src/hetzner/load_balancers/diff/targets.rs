@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The existing targets that are nodes, the wanted kind of address, and what decides whether a target keeps its
-/// address. Targets that the load balancer loses when it moves to the wanted Network are left out.
+/// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
+/// moves to the wanted Network are left out.
 struct Ways {
     /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
     /// empty for a new load balancer.
@@ -41,8 +41,8 @@ struct Ways {
 /// Targets, each with the name of its node.
 type Named = Vec<(TargetId, String)>;
 
-/// The existing targets that are nodes, each with whether it is reached by its private IP. An address that belongs to
-/// no node is left out, because it belongs to an operator.
+/// The existing targets that are nodes. The value is whether the target is reached by its private IP. An address that
+/// belongs to no node is left out, because it belongs to an operator.
 fn targets_of_nodes(
     context: &Context,
     desired: &Desired,
@@ -95,8 +95,8 @@ impl Ways {
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target for a machine. For a dedicated server also the address that it lacks, when it lacks one. The target
-    /// may then be `None`, or use the other kind of address.
+    /// The target for a machine. When a dedicated server lacks the wanted kind of address, the second value says so,
+    /// and the first value is its target by the other kind of address, if there is one.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -260,7 +260,7 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // An IP target that only the kubelet's address makes a node's may be a target of an operator.
+        // An IP target may belong to an operator when only a kubelet reported its address as the address of a node.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| match target {
             TargetId::Server(_) => true,

@@ -45,7 +45,7 @@ pub(crate) struct Diff<'a, 'b> {
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
     pub(crate) changes: Vec<Change>,
-    /// Every field, including those that are right.
+    /// All compared fields, including those that do not differ.
     pub(crate) fields: Vec<Field>,
     /// Whether the plan leaves out a target that the cloud would refuse now, and may accept before long.
     pub(crate) is_unfinished: bool,

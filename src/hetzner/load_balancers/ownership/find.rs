@@ -241,8 +241,8 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     }
 }
 
-/// The load balancer of a group. The label of the group comes first. Without such a load balancer it is the own load
-/// balancer of the oldest decider that has one, and at last a load balancer that lost its labels.
+/// The load balancer of a group. A load balancer with the label of the group comes first. The second choice is the own
+/// load balancer of the oldest decider that has one. The third is a load balancer that lost its labels.
 fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
     let is_ours = |one: Labelled| {

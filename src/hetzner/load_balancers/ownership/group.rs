@@ -57,8 +57,8 @@ pub(crate) struct Group<'a> {
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port on it but could not be read.
-    /// This Service might be a decider with unknown wishes. So there are no deciders, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read. It is
+    /// not known what this Service asks for, and it may be a decider. So there are no deciders, and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -486,7 +486,7 @@ impl<'a> Group<'a> {
     }
 
     /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
-    /// decide, and at last the label `service-uid` of the load balancer.
+    /// decide. When they match no Service, the label `service-uid` of the load balancer decides.
     fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,
@@ -637,7 +637,7 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // When several load balancers have the UID of the Service, it would not be known which of them
+        // Only one load balancer may have the UID of the Service. With several it would not be known which of them
         // is the Service's.
         let mut with_uid = balancers.with_uid(&self.service.uid);
         let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));

@@ -1,4 +1,4 @@
-//! All compared fields, including those that do not differ.
+//! The condition of a write of labels, or of a deletion. The write is made only while the condition holds.
 
 use super::labels::{Labelled, Ownership, those_of_owners};
 use crate::hetzner::certificates::Certificate;

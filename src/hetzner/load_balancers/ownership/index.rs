@@ -48,7 +48,7 @@ impl Index {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // When several ports belong to one Service, the load balancer gives the same key several times.
+                // When several ports belong to one Service, the key with its UID occurs several times.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }

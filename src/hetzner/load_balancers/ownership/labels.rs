@@ -267,8 +267,8 @@ impl Ownership {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// The value of the label `service` when it names another namespace than the Service's. The label `keep` is used
-    /// when there is no label `service`.
+    /// The value of the label `service`, when it names another namespace than the Service's. A load balancer without
+    /// the label `service` is judged by its label `keep` instead.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
         // A value that was cut can only be compared as a whole.
