@@ -230,7 +230,7 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            // hcloud-cloud-controller-manager does not need the other labels. So they are not written when a load
+            // hcloud-cloud-controller-manager does not miss the other labels. So they are not written when a load
             // balancer is taken over from that controller.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()

@@ -464,8 +464,8 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// The Service that has a port with this number and node port. It is the owner of the port when the port
-    /// has no label.
+    /// The Service that has a port with this number and node port. It is the owner of the port when the port has no
+    /// label. On an external load balancer [`is_recognised`] must be true as well.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {

@@ -108,8 +108,8 @@ pub(crate) struct WantedLabel {
     pub(crate) key: String,
     /// `None` means that the label is to be absent.
     pub(crate) value: Option<String>,
-    /// Whether hcloud-cloud-controller-manager would need the label, so that the label is written even when a load
-    /// balancer is taken over from that controller.
+    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager. The
+    /// other labels are not missed then.
     pub(crate) counts_upstream: bool,
 }
 
