@@ -37,7 +37,7 @@ pub(super) enum Unsettled<'a> {
     Unread,
     /// Several load balancers could be the Service's, and none of them is changed.
     Several(Finding),
-    /// The load balancer that the Service asks for is not adopted.
+    /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
     /// The Service stays on a load balancer other than the one that it asks for.
     Stays(Stays<'a>),

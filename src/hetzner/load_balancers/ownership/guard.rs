@@ -33,7 +33,8 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// The guard of a write after which the labels say `to`. `balancer` is `None` when the load balancer is created.
+    /// The guard of a write after which the labels state the ownership `to`. `balancer` is `None` when the load
+    /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let nothing = Ownership::default();
         let from = balancer.map_or(&nothing, |one| one.ownership);
@@ -57,7 +58,7 @@ impl Guard {
         self.set.len()
     }
 
-    /// All labels after the write, if nothing changes them between planning and writing.
+    /// All labels after the write, when nothing changes the labels between planning and writing.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.labels_now(&self.seen)
     }

@@ -106,7 +106,7 @@ pub(crate) enum Stake<'a> {
 pub(crate) enum AskedBy {
     /// The label `adopt`, which an operator set on the load balancer.
     Label,
-    /// The annotation of the Service that has the name of the load balancer.
+    /// The annotation `name` of the Service, which names the load balancer.
     Name,
     /// There is no request. The load balancer has the name that the Service's load balancer would get.
     Default,

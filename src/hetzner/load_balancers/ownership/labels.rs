@@ -88,7 +88,7 @@ pub(crate) struct Ownership {
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer with what its labels say.
+/// A load balancer, with the ownership that its labels state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
@@ -164,7 +164,7 @@ impl Ownership {
         fields.chain(ports).chain(targets).chain(unknown).collect()
     }
 
-    /// The labels to set, and the keys of the labels to remove, so that the labels say `to` afterwards.
+    /// The labels to set, and the keys of the labels to remove, so that the labels state the ownership `to`.
     pub(crate) fn change_to(&self, to: &Ownership) -> (BTreeMap<String, String>, BTreeSet<String>) {
         let (from, mut set) = (self.labels(), to.labels());
         let removed = from.keys().filter(|key| !set.contains_key(*key)).cloned().collect();
