@@ -1,4 +1,4 @@
-//! Why a health check fails, and what to do about it, by the words of Hetzner's API: `detail` and `http_status_code`.
+//! Why a health check fails, and what helps. The `detail` and `http_status_code` of Hetzner's API decide.
 
 use super::annotations::{
     HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,

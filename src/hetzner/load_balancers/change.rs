@@ -1,4 +1,4 @@
-//! One write: as data, in one table of actions; how it is made, and what its answer means.
+//! One write to the API: its data, the table of all actions, how the write is made, and what its answer means.
 
 use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
@@ -22,16 +22,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is to be known of an action besides its name.
+/// The properties of an action besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
-    /// It is about which nodes get traffic.
+    /// The action decides which nodes get traffic.
     OfTarget,
     FollowsAtOnce,
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// Addresses change with it, and targets with them.
+    /// The action changes addresses, and as a result targets. Both must be read again before the next change.
     ReadAgain,
 }
 use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
@@ -44,7 +44,7 @@ macro_rules! actions {
         }
 
         impl Action {
-            /// The API's word for it.
+            /// The API's name for the action.
             fn name(self) -> &'static str {
                 match self {
                     $(Action::$action => $name,)*
@@ -61,7 +61,8 @@ macro_rules! actions {
     };
 }
 
-// A target's removal does not follow at once: the one that comes instead must be there first.
+// The removal of a target waits for the end of the action before it, because the target that replaces the removed one
+// must be added first.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -84,44 +85,50 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// What a write is a part of.
+/// The larger step of which a write is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
-    /// The load balancer becomes the Service's: it must have no port and no target besides those that were seen.
+    /// The Service adopts the load balancer. The write is not made when the load balancer has got a port or target
+    /// since it was read for the plan.
     Adoption,
-    /// The same for one that stays when its Service is deleted.
+    /// The Service leaves a load balancer that stays. The write is not made when the load balancer has got a port or
+    /// target since it was read for the plan.
     Release,
-    /// No Service plans it again: what changed meanwhile is an error.
+    /// The load balancer belongs to no Service, so that no later plan would repeat the write. When the write must not
+    /// be made, this is an error.
     Orphan,
-    /// Of the targets that are there now none stays.
+    /// The write removes a target, and no existing target stays. So at least one new target must have
+    /// been added before.
     LastTarget,
-    /// The last certificate that is uploaded: the IDs of all are read before ports are changed.
+    /// The write uploads the last certificate. All certificates are read again after it, because the changes of ports
+    /// need their IDs.
     LastUpload,
 }
 
-/// One write.
+/// A planned write to the API.
 #[derive(Clone)]
 pub struct Change {
     project: Project,
     pub(super) action: Action,
-    /// Of the load balancer or certificate; none where it is created.
+    /// The ID of the load balancer or certificate. `None` when it is created.
     id: Option<u64>,
     pub(super) request: Request,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// Sent beside `request`, and never shown.
+    /// The certificate and its key. They are sent together with `request`, and never shown to people.
     pair: Option<Arc<TlsPair>>,
-    /// The name of the load balancer that the write creates, with what asks for the name.
+    /// The name of the load balancer that the write creates, with the source of the name.
     new_name: Option<Sourced<String>>,
 }
 
-/// A shorter part of a key would be found in other texts, and says nothing.
+/// A line of a key is kept secret when it has at least this length. A shorter line might occur in any other text,
+/// and reveals nothing.
 const SHORTEST_KEY_LINE: usize = 16;
 
-/// What is sent.
+/// The request that is sent.
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Request {
     #[serde(flatten)]
@@ -146,7 +153,7 @@ impl Change {
             Value::Object(body) => body,
             _ => Map::new(),
         };
-        // What is not asked for is the API's to choose.
+        // The API chooses a value for each field that is not sent.
         body.retain(|_, value| !value.is_null());
         Change {
             project: project.clone(),
@@ -162,7 +169,7 @@ impl Change {
         }
     }
 
-    /// One that is created with all of this, see `create`.
+    /// The change that creates a load balancer with its ports and targets at once; see `create`.
     pub(super) fn creation(
         project: &Project,
         name: Sourced<String>,
@@ -193,7 +200,7 @@ impl Change {
         self
     }
 
-    /// The certificate that is uploaded.
+    /// Adds the certificate that is uploaded, and its key.
     pub(super) fn with_pair(mut self, pair: Arc<TlsPair>) -> Change {
         self.pair = Some(pair);
         self
@@ -217,7 +224,7 @@ impl Change {
         (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
     }
 
-    /// Where it is created, and the annotation that may say so.
+    /// The place where the load balancer is created, and the annotation that may name the place.
     fn place(&self) -> (&str, &Annotation) {
         match self.text("location") {
             "" => (self.text("network_zone"), &a::NETWORK_ZONE),
@@ -237,13 +244,15 @@ impl Change {
         }
     }
 
-    /// Rests the write on what there is now. The outcome, where it is not made.
+    /// Checks the write against a new read, and updates the labels of the request. Returns the outcome when the write
+    /// is not made.
     fn rebase(&mut self) -> Result<Option<Applied>, Error> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
         let api = &self.project.api;
-        // Put off when the write would be: else they would use up the calls that come back, for ever.
+        // These reads wait whenever the write would have to wait. Otherwise they would always use up the calls that the
+        // rate limit allows, and the write would wait for ever.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -285,7 +294,8 @@ impl Change {
     fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
         let (action, balancer) = match answer {
             None => (None, None),
-            // Whatever else comes with a 200 is not the API's, and says nothing of what was done.
+            // An answer with status 200 and none of these fields does not come from the API. It does not say whether
+            // the write was made.
             Some(Answer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!("{name}: answered neither an action nor what was changed");
@@ -300,7 +310,7 @@ impl Change {
         };
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // This load balancer alone is enough for a plan of the Service that it was created for.
+            // The load balancer was created for one Service, and the plan of this Service needs no other load balancer.
             (Action::Create, Some(balancer), running) => {
                 let observed = Observed { balancers: vec![*balancer], ..Observed::default() };
                 let project = self.project.clone();
@@ -310,7 +320,7 @@ impl Change {
             (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
                 Applied::LookAgain(None)
             }
-            // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
+            // Issuance may take minutes, and only one port waits for it. The certificate's status shows its end.
             (Action::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
@@ -318,7 +328,7 @@ impl Change {
         })
     }
 
-    /// The load balancer in the answer may not have all its addresses yet.
+    /// Whether the load balancer in the answer already has all its addresses.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -330,13 +340,13 @@ impl Change {
 
     fn failed(&self, failed: Failed) -> Result<Applied, Error> {
         match (self.action, failed.code()) {
-            // Who owns it now is read again.
+            // Another object has got the name. The list is read again to see who owns this object.
             (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
-            // Protected since it was read: it stays.
+            // The load balancer was protected from deletion after the last read, so it stays.
             | (Action::Delete, Some("protected"))
-            // Used since it was read: it stays.
+            // A load balancer has begun to use the certificate after the last read, so the certificate stays.
             | (Action::DeleteCertificate, Some("resource_in_use"))
-            // Another program was faster.
+            // Another program has made the same change first.
             | (Action::AddTarget, Some("target_already_defined"))
             | (Action::AddService, Some("source_port_already_used"))
             | (Action::Attach, Some("load_balancer_already_attached"))
@@ -358,8 +368,8 @@ impl Change {
         }
     }
 
-    /// Was it refused for one of its ports, certificates or targets? Then the rest of it can be made:
-    /// the address is there, and each part is tried by itself.
+    /// Whether the creation was refused because of a port, a certificate or a target. Then the load balancer can be
+    /// created without these parts, so that it gets its address. Afterwards each part is added by itself.
     fn is_refused_for_a_part(&self, failed: &Failed) -> bool {
         const PARTS: [&str; 11] = [
             "server_not_attached_to_network",
@@ -372,7 +382,7 @@ impl Change {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate that was deleted since.
+            // A server or certificate was deleted meanwhile.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -391,7 +401,8 @@ impl Change {
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
-        // `services[0].http.certificates`, `http.certificates`, or a limit: `load_balancer_targets`.
+        // Examples of field names are `services[0].http.certificates`, `http.certificates`, and
+        // the limit `load_balancer_targets`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -401,7 +412,7 @@ impl Change {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// What to do about an error.
+    /// The next step that people can take after an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
         let Code { code, fields } = failed.code.as_ref()?;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
@@ -438,7 +449,7 @@ impl Change {
                 "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
                     .to_owned()
             }
-            // Not those of its type.
+            // This limit belongs to the project, and not to the load balancer's type.
             "resource_limit_exceeded" if !names_part => {
                 "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
                  console under Limits"
@@ -463,7 +474,7 @@ impl Change {
     }
 }
 
-/// Of the answer to a write; no content at all, where there was nothing to say.
+/// The API's answer to a write. A write may also be answered without any content.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -475,7 +486,7 @@ struct Answer {
 }
 
 impl provider::Write for Change {
-    /// The API's word.
+    /// The API's name for the action.
     fn word(&self) -> &'static str {
         self.action.name()
     }
@@ -484,7 +495,7 @@ impl provider::Write for Change {
         self.description.clone()
     }
 
-    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
+    /// Returns JSON such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
     fn json(&self) -> Value {
         json!({
             "change": self.word(),
@@ -506,7 +517,7 @@ impl provider::Change for Change {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Line by line: an answer may repeat a part.
+            // Each line is a secret of its own, because an answer may repeat a part of the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
@@ -543,7 +554,7 @@ impl provider::Change for Change {
         self.action.is(FailsAlone)
     }
 
-    /// A load balancer without ports and targets, which are then tried one by one.
+    /// The change that creates the load balancer without its ports and targets. They are then added one by one.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
@@ -570,12 +581,12 @@ impl fmt::Debug for Change {
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
     let mut boxed: Vec<_> = changes.into_iter().map(|one| Box::new(one) as Box<_>).collect();
-    // `collect` keeps the room that they had unboxed, which is ten times as much.
+    // `collect` reuses the memory of the unboxed changes, which is ten times as much as the boxed changes need.
     boxed.shrink_to_fit();
     boxed
 }
 
-/// `1 port`, `2 ports`.
+/// The count with its noun, such as `1 port` or `2 ports`.
 fn counted(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),

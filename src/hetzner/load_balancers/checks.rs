@@ -1,4 +1,5 @@
-//! What the API, or a node of the other profile, would refuse one by one when it came to it: said before anything is done.
+//! Checks that are made before any change. They report what the API would refuse for each port or certificate, and
+//! targets that are nodes of the other profile.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -10,8 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
-/// start with the wrong profile must not lose the traffic.
+/// Why the load balancer must not be changed. The reason is that one of its targets is a node that the other profile
+/// has initialised. This controller would remove such a target, because the node is not its own. A start with the wrong
+/// profile must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -32,7 +34,7 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
     ))
 }
 
-/// The type it should be of: the one that is wanted, else the one it has, else the smallest.
+/// The type that the load balancer should have: the wanted type, else the present type, else the smallest.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -43,7 +45,8 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // It can't be used, and none is made.
+        // No type is needed when the external load balancer can't be used, or when no load balancer is created because
+        // no Service decides about it.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }
@@ -56,7 +59,7 @@ pub(super) fn kind<'a>(
             USUAL_TYPE
         }
     };
-    // None: only a manifest is checked; see `covers`.
+    // `types` is `None` when only a manifest is checked; see `covers`.
     let types = context.observed.types.as_deref();
     let is_it = |kind: &&BalancerType| kind.name == wanted;
     let found = || types?.iter().find(is_it);
@@ -83,7 +86,8 @@ pub(super) fn kind<'a>(
     Some(kind)
 }
 
-/// What the API would refuse one by one, when it came to it.
+/// Reports a problem when the type can't hold all ports or certificates. Otherwise the API would refuse them
+/// one by one.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -117,7 +121,7 @@ pub(super) fn check_services(
     }
 }
 
-/// How many its ports have, each counted once.
+/// How many different certificates the HTTPS ports have together.
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {

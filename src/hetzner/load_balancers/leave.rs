@@ -1,19 +1,20 @@
-//! What takes a Service off a load balancer: the load balancer is deleted, or released, or kept by the others that use it.
+//! Takes a Service off a load balancer, which is then deleted, or released, or kept by the others that use it.
 //!
 //! # What may delete a load balancer
 //!
-//! Each deletion is the write that [`removal`] makes. There are four ways to it:
+//! [`removal`] makes the write of every deletion. There are four ways to it:
 //!
 //! | who asks | when | what stops it besides the rules below |
 //! |---|---|---|
 //! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this one ended |
-//! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new one can't serve yet; the status does not name the new one yet |
-//! | [`leave_unused`] | the Service can't have what it asks for, and has another one that serves nothing | the status does not say which one serves it; the Service asks for it |
+//! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
+//! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
 //! | `Snapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
 //!
-//! For all of them: the judge says that it is the Service's, or nobody's, and that it need not stay (`ownership/judge.rs`); it is
-//! not protected; the identity of the cluster is known; just before the write it is read again, and must have the same labels and
-//! no other port or target (`ownership/guard.rs`); and the gate of each write.
+//! All four have the same conditions. The judge says that the load balancer is the Service's or nobody's, and that it
+//! need not stay (`ownership/judge.rs`). The load balancer is not protected. The identity of the cluster is known. The
+//! load balancer is read again just before the write, and must have the same labels and no other port or target
+//! (`ownership/guard.rs`). The gate of each write is open.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, Purpose, boxed};
@@ -38,7 +39,7 @@ use crate::provider::{
 use crate::text::shell_command;
 use serde_json::{Value, json};
 
-/// What takes a Service off load balancers.
+/// The changes that take a Service off load balancers, and the claims that it has on them.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
@@ -47,7 +48,8 @@ pub(super) struct Leaving {
     pub(super) is_any: bool,
 }
 
-/// What takes the Service off the load balancers that it had before. `there`: the one that it moves to; `None`: a new one.
+/// The changes that take the Service off all its load balancers except `there`. `there` is the load balancer to which
+/// the Service moves. `None` means that it is still to be created.
 pub(super) fn leave_others(
     context: &Context,
     there: Option<Labelled>,
@@ -75,12 +77,12 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes the Service off load balancers that do not serve it, and that it does not ask for, while it can't have what
-/// it asks for: its status names another one, or it was never given an address. Where the status has only a host name
-/// nothing says which load balancer serves the Service, and all stay.
+/// Takes a Service that can't have what it asks for off unused load balancers. A load balancer is unused when the
+/// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
+/// only a host name, it is not known which load balancer serves the Service, and all of them stay.
 ///
-/// `there`: the load balancer that the Service asks for. What the Service can't have becomes a finding until its next
-/// plan, which has nothing to leave.
+/// `there` is the load balancer that the Service asks for. A refused plan that has something to leave makes these
+/// changes, and the reason for the refusal becomes a finding. The next plan has nothing to leave, and is refused again.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &Context,
@@ -129,7 +131,8 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // Settings may leave every address out: then an empty status does not say that nothing serves the Service.
+    // A setting may leave all addresses out of the status. An empty status then does not mean that no load balancer
+    // serves the Service.
     let would_be_named = |one: Labelled| !status::ingress(&one, desired).is_empty();
     let is_unused = |one: &Labelled| {
         Some(one.id) != there.map(|there| there.id)
@@ -140,7 +143,7 @@ fn unused<'a>(
     all().filter(is_unused).collect()
 }
 
-/// What takes a Service off a load balancer: others that use it keep theirs.
+/// The changes that take a Service off a load balancer. Others that use the load balancer keep their ports.
 pub(super) fn leave(
     context: &Context,
     balancer: Labelled,
@@ -167,7 +170,8 @@ pub(super) fn leave(
     }
 }
 
-/// Only while it is not protected, has these labels, and no port or target besides.
+/// The change that deletes the load balancer. It is made only when the load balancer is not protected, still has the
+/// labels that were read for the plan, and has no new port or target.
 pub(super) fn removal(
     project: &Project,
     balancer: Labelled,
@@ -181,9 +185,9 @@ pub(super) fn removal(
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
 
-/// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels last, so
-/// that a restart finds what is left. What others added stays: ports that the Service does not have, servers that are no
-/// nodes, addresses and label selectors.
+/// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels
+/// last, so that a restart finds what is left. Whatever others added stays: ports that the Service does not have,
+/// servers that are no nodes, addresses and label selectors.
 pub(super) fn take_off(
     context: &Context,
     balancer: Labelled,
@@ -206,14 +210,15 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// How one Service is taken off a load balancer that stays.
+/// The data for taking one Service off a load balancer that stays.
 struct TakenOff<'a> {
     context: &'a Context<'a>,
     balancer: Labelled<'a>,
-    /// No other Service uses the load balancer.
+    /// Whether the load balancer has no other user. A Service whose management on the load balancer has ended is a
+    /// user, too, because its ports stay.
     is_last: bool,
     is_external: bool,
-    /// The load balancer waits for another Service.
+    /// Whether the load balancer is kept so that another Service can use it later.
     is_kept: bool,
 }
 
@@ -225,8 +230,8 @@ impl TakenOff<'_> {
         part
     }
 
-    /// A load balancer that ccm created has no ports of strangers. When it is kept, a port that is left would block the next
-    /// Service, so all ports are removed.
+    /// Returns the removals of ports. All ports are removed from a load balancer that this controller created and that
+    /// is kept. Nobody else added ports to it, and a port that is left would block the next Service.
     fn ports(&self) -> Vec<Change> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_kept && ownership.created.is_some();
@@ -249,7 +254,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// The nodes of this cluster, once no Service uses the load balancer.
+    /// Returns the removals of targets. Nodes of this cluster are removed only when no other Service uses
+    /// the load balancer.
     fn targets(&self) -> Vec<Change> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let stays = |target| self.is_external && was_before(balancer, target, cluster);
@@ -266,7 +272,8 @@ impl TakenOff<'_> {
         removed.map(removal).collect()
     }
 
-    /// The write of the labels. `None`: the load balancer has lost them.
+    /// Returns the change of the labels. `None` when there is no label to change, because the load balancer has
+    /// lost its labels.
     fn labels(&self, why: &str) -> Option<Change> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
@@ -296,7 +303,8 @@ impl TakenOff<'_> {
     }
 }
 
-/// Ends the management of the Service on it: everything stays as it is, and a label says so.
+/// Ends the management of the Service on the load balancer. Its ports, targets and addresses stay as they are, and a
+/// label states that the management has ended.
 pub(super) fn end_management(
     project: &Project,
     balancer: Labelled,
@@ -317,7 +325,8 @@ pub(super) fn end_management(
     Box::new(change.guarded(Guard::to(Some(balancer), &to)))
 }
 
-/// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
+/// Reports that the load balancer is left unchanged, because it belongs to another cluster that has a Service with the
+/// same UID. One of the two clusters is a copy of the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \

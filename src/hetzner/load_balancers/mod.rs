@@ -12,31 +12,31 @@
 //! | `causes` | why a health check fails, and what to do about it |
 //! | `observe` | what is read |
 //! | `diff/` | the differences, as changes in their order |
-//! | `diff/create` | the differences of one that does not exist yet, as one request |
-//! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network it is attached; its Primary IPs |
-//! | `diff/status` | what the Service's status says, and a load balancer for people |
-//! | `desired/` | what a Service wants of the whole |
-//! | `desired/ports` | what it wants of each port with its health check |
-//! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; those from Secrets; which ones a Service may use |
+//! | `diff/create` | the differences of a load balancer that does not exist yet, as one request |
+//! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network the load balancer is attached; its Primary IPs |
+//! | `diff/status` | what the Service's status says, and how a load balancer is shown to people |
+//! | `desired/` | what a Service wants of the whole load balancer |
+//! | `desired/ports` | what a Service wants of each port and its health check |
+//! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; certificates from Secrets; which certificates a Service may use |
 //! | `change` | one write: the table of actions, the request, the call, its answer |
-//! | `ownership/` | whose a load balancer is |
+//! | `ownership/` | who owns a load balancer |
 //! | `ownership/labels` | what labels say; no other file names their keys |
-//! | `ownership/guard` | what a write of labels, or a deletion, rests on |
+//! | `ownership/guard` | the condition of a write of labels, or of a deletion |
 //! | `ownership/judge` | the tables: what a load balancer is to a Service, and what may be done with it |
-//! | `ownership/facts` | what the judge rests on |
+//! | `ownership/facts` | the facts by which the judge decides |
 //! | `ownership/index` | load balancers by ID, name, label, UID, address: made once for each list |
-//! | `ownership/share` | names of groups and external ones, and who asks for them |
-//! | `ownership/group` | Services that use one together: which ones, and whose each port is |
+//! | `ownership/share` | the names of groups and of external load balancers, and who asks for them |
+//! | `ownership/group` | Services that use one load balancer together: which Services they are, and who owns each port |
 //! | `ownership/find` | which load balancer is a Service's |
-//! | `ownership/removal` | what labels say once a Service is off it |
-//! | `ownership/certificates` | whose a certificate is |
+//! | `ownership/removal` | what labels say after a Service left |
+//! | `ownership/certificates` | who owns a certificate |
 //! | `ownership/names` | names, and values of labels |
-//! | `ownership/context` | what a plan rests on: settings, and what was read |
-//! | `annotations/` | the table: feeds parser, `inspect` and `ccm help annotations` |
-//! | `annotations/parser`, `annotations/values` | one Service's annotations, and all that is wrong with them; a text becomes a type, once |
+//! | `ownership/context` | what a plan depends on: settings, and what was read |
+//! | `annotations/` | the table of annotations, which the parser, `inspect` and `ccm help annotations` use |
+//! | `annotations/parser`, `annotations/values` | one Service's annotations, and all that is wrong with them; each text becomes a type once |
 //! | `model/` | load balancers as the API writes them; `listener` has the one table of a port's fields |
 //!
-//! All but `change`, `observe` and the reading in `diff/subnets` and `ownership/certificates` is pure.
+//! Everything is pure except `change`, `observe`, and the reading in `diff/subnets` and `ownership/certificates`.
 
 pub mod annotations;
 mod causes;

@@ -1,5 +1,5 @@
-//! What there is: all load balancers by one list, and their types and certificates only for
-//! Services that need them.
+//! Reads all load balancers with one list, and their types, certificates and Primary IPs only for Services
+//! that need them.
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
@@ -16,13 +16,14 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hetzner announces a new type, or the end of one, months before.
+/// How long the list of types is kept. Hetzner announces a new type, or the end of a type, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A type that is not in a list as old as this may be a new one.
+/// A list of types up to this age is taken as complete. When an older list lacks a type, the type may be new, so the
+/// list is read again.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// What is kept from one poll to the next.
+/// The data of earlier polls that is used again.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,
@@ -31,7 +32,7 @@ pub(in crate::hetzner) struct Known<'a> {
 
 pub(in crate::hetzner) type Types = Kept<BalancerType>;
 
-/// Reads what plans for these Services rest on.
+/// Reads what plans for these Services depend on.
 pub(in crate::hetzner) fn observe(
     project: &Project,
     known: &Known,
@@ -60,7 +61,7 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // A person is shown what an existing one lacks.
+        // A person who asks is also shown which of the wanted addresses an existing load balancer does not have.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(balancers, service),
     };
@@ -71,7 +72,7 @@ pub(in crate::hetzner) fn observe(
     Ok(observed)
 }
 
-/// Does it hold what plans for this Service rest on?
+/// Whether the snapshot has everything that plans for this Service depend on.
 pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
     let (observed, balancers) = (&snapshot.observed, snapshot.balancers());
     observed.is_for_manifests
@@ -80,7 +81,7 @@ pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
             && (observed.primary_ips.is_some() || !needs_primary_ips(balancers, service))
 }
 
-/// A load balancer says itself what its own type can hold.
+/// Whether the types must be read. An existing load balancer says itself what its own type can hold.
 fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bool {
     let Some(balancer) = own(balancers, service) else {
         return true;
@@ -89,7 +90,8 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-/// The load balancer of a Service that has and wants one alone. Any other may get a new one.
+/// The load balancer of a Service that has exactly one, and that wants one for itself. `None` for any other Service,
+/// which may get a new load balancer.
 fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
     let found: Vec<Labelled> = found.filter(|one| one.ownership.carries(service)).collect();
@@ -109,7 +111,7 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
     value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
-/// A load balancer keeps the addresses that it was made with.
+/// Whether the Primary IPs must be read. An existing load balancer keeps the addresses that it was made with.
 fn needs_primary_ips(balancers: Balancers, service: &Service) -> bool {
     primary_ips::asks(service) && own(balancers, service).is_none()
 }
@@ -124,7 +126,8 @@ fn needs_certificates(service: &Service) -> bool {
     naming.any(|annotation| has(service, annotation))
 }
 
-/// `wanted`: names of types; an empty name stands for any.
+/// Returns the load balancer types, and reads them when the known list is too old. `wanted` are the names of the types
+/// that the list must have. An empty name means that any type will do.
 fn types(
     api: &Api,
     known: &Types,
@@ -138,10 +141,10 @@ fn types(
     known.get(|| None, is_good, || api.list("", urgency))
 }
 
-/// How far back the last sample of a metric may be.
+/// How old the last sample of a metric may be.
 const RECENT: Duration = Duration::from_secs(300);
 
-/// What a load balancer does now.
+/// Reads how much a load balancer is used now.
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
     let now = clock::timestamp();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));

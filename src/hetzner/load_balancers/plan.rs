@@ -1,5 +1,6 @@
-//! The plan for one Service's load balancer, in stages: settle which one it is and which ports the Service has there; compare
-//! it with what is wanted; then say what is done, what follows, and what people should know.
+//! The plan for one Service's load balancer, in stages. The first stage finds the load balancer and the ports that the
+//! Service has on it. The second stage compares the load balancer with what the Service wants. The last stage
+//! determines what is done, what follows, and what people should know.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, boxed};
@@ -25,7 +26,7 @@ use crate::text::shell_command;
 use serde_json::Value;
 
 impl Snapshot {
-    /// What brings the Service's load balancer in order.
+    /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).next() {
             return released(balancer, of);
@@ -35,7 +36,8 @@ impl Snapshot {
             return self.bring_in_order(asked);
         };
         let mut plan = self.bring_in_order(self.settle(of, Some(stays)));
-        // Other Services decide who may use the load balancer that is asked for, and who has the port.
+        // Other Services decide whether the Service may use the load balancer that it asks for, and who has the port.
+        // So they may have to be read again.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
@@ -73,19 +75,20 @@ impl Snapshot {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // What serves the Service until then, where what it asks for can't be had.
+        // The Service can't have what it asks for now, so people are shown the load balancer that it has.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|one| status::for_people(one, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // A tenant must not keep the other mode by a mistake.
+        // The mode is set although the plan is refused. Otherwise a tenant could keep the other mode by a mistake
+        // in an annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// What deletes the Service's load balancer, or takes the Service off it.
+    /// The plan that deletes the Service's load balancer, or takes the Service off it.
     pub(super) fn plan_end(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let balancers = self.balancers();
         let (mut plan, context) = self.end(service, cluster);
@@ -98,7 +101,8 @@ impl Snapshot {
         for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // By the status a port without its label is recognised, so without labels the status is emptied last.
+            // A port without its label is recognised by the Service's status, so the status must not be emptied yet
+            // when no label has the Service's UID.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -110,7 +114,7 @@ impl Snapshot {
         plan
     }
 
-    /// What ends the management of the Service's load balancer.
+    /// The plan that ends the management of the Service's load balancer.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -132,7 +136,8 @@ impl Snapshot {
         plan
     }
 
-    /// The empty plan that ends something of what the Service has, and what it rests on. It needs no node.
+    /// Returns an empty plan for the end of the Service's load balancer, or of the management of it, and the context of
+    /// this plan. The context has no nodes, because none are needed.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -146,7 +151,7 @@ impl Snapshot {
         (plan, context)
     }
 
-    /// What gives this load balancer to the Service, and brings it in order.
+    /// The plan that assigns this load balancer to the Service, and brings it in order.
     pub(super) fn plan_given(&self, id: u64, of: For) -> LoadBalancerPlan {
         let refuse = |why| {
             let why = Finding::warning(Reason::LoadBalancerNotAdopted, why);
@@ -161,7 +166,8 @@ impl Snapshot {
         let given = observed.balancers.iter_mut().filter(|one| one.id == id);
         given.for_each(|one| one.labels = guard.labels());
         let given = Snapshot::new(self.project.clone(), observed);
-        // The Service asks for another one: it does not get this one instead.
+        // When the load balancer that the Service asks for may not be adopted, the Service does not get
+        // this one instead.
         if let Err(Unsettled::NotAdopted(why)) = given.settle(of, None).found {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -192,18 +198,18 @@ impl Snapshot {
     }
 }
 
-/// The last stage: what there is, beside what is wanted.
+/// The last stages: the comparison of the load balancer with what the Service wants, and the outcome.
 struct Comparison<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'b>,
     desired: &'a mut Desired,
     found: Found<'b>,
-    /// The Service stays where it is.
+    /// Whether the Service stays on a load balancer other than the one that it asks for.
     stays: bool,
 }
 
 impl<'b> Comparison<'_, 'b> {
-    /// Completes the plan. The parser has the problems, if there are any.
+    /// Completes the plan, and adds problems to the parser.
     fn complete(mut self, plan: &mut LoadBalancerPlan) {
         let (context, there) = (self.context, self.found.balancer());
         plan.found = there.map(|balancer| Balancer {
@@ -225,7 +231,7 @@ impl<'b> Comparison<'_, 'b> {
         }
     }
 
-    /// Returns what is done, and fills the other fields of the plan.
+    /// Returns the outcome of the plan, and fills the plan's other fields.
     fn outcome(&mut self, kind: &'b BalancerType, plan: &mut LoadBalancerPlan) -> Outcome {
         let (context, there) = (self.context, self.found.balancer());
         let waits = self.waits();
@@ -249,7 +255,8 @@ impl<'b> Comparison<'_, 'b> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // Until this load balancer can serve the Service, another one does, and the status stays.
+        // While the Service moves to a load balancer that can't serve it yet, the previous one serves it, and
+        // the status stays.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             plan.status = Some(status::wanted(&there, self.desired, context));
         }
@@ -258,7 +265,7 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // A node that can't be a target may stay so for ever.
+        // Some nodes may never become targets. So one target is enough for leaving another load balancer.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();
@@ -278,8 +285,8 @@ impl<'b> Comparison<'_, 'b> {
         })
     }
 
-    /// Returns what differs, and the changes that take the Service off an external load balancer on which it can have none of
-    /// its ports.
+    /// Returns the differences. When the Service can have none of its ports on a load balancer about whose settings no
+    /// Service decides, also returns the changes that take the Service off it.
     fn differences(
         &mut self,
         kind: &'b BalancerType,
@@ -299,7 +306,8 @@ impl<'b> Comparison<'_, 'b> {
             (Found::Own(balancer) | Found::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
             {
-                // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
+                // The Service has no port on the load balancer. As targets its nodes would get the traffic of other
+                // owners' ports, and no label would say for which Service.
                 let why = "none of its ports can be had there";
                 (diff.found, take_off(context, *balancer, why))
             }
@@ -312,7 +320,8 @@ impl<'b> Comparison<'_, 'b> {
     }
 }
 
-/// Returns what follows the changes. The Service leaves another load balancer only after everything else is made.
+/// Returns what follows after the changes. A Service that moves leaves its previous load balancer
+/// after everything else.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -326,7 +335,7 @@ fn make_before_break(
     }
 }
 
-/// Its management has ended.
+/// The plan of a Service whose management on this load balancer has ended.
 fn released(balancer: Labelled, of: For) -> LoadBalancerPlan {
     let message = format!(
         "its management ended: load balancer {} stays as it is; to take it over again: {}",
@@ -352,7 +361,7 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// Nothing is done, and why. People are shown what differs from what is there all the same.
+/// The plan that makes no change, and says why. It shows the differences to people when they were computed.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -372,7 +381,7 @@ fn refused(
     }
 }
 
-/// A load balancer that the Service has is part of its plan.
+/// Adds to the plan a load balancer on which the Service has something.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

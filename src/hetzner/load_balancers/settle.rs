@@ -1,7 +1,7 @@
 //! The first stages of a plan: what the Service asks for, which load balancer is its own, and which ports it has there.
 //!
-//! A Service that can't have what it asks for stays where its status says that it is. Then it is settled once more, in the role
-//! that the labels of that load balancer give it.
+//! A Service that can't have what it asks for stays on the load balancer whose address is in its status. These stages
+//! are then repeated for this load balancer, whose labels state how the Service uses it.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_other_profile;
@@ -19,39 +19,39 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 
-/// What is known of a Service before its load balancer is compared.
+/// The result of the first stages: what a Service wants, and the load balancer that was found for it.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: Context<'a>,
-    /// What the Service asks for, without the ports that others have.
+    /// What the Service wants, without the ports that belong to other Services or owners.
     pub(super) desired: Desired,
     pub(super) found: Result<Found<'a>, Unsettled<'a>>,
     pub(super) needs: Needs,
-    /// Whether the Service stays on another load balancer than it asks for.
+    /// Whether the Service stays on a load balancer other than the one that it asks for.
     pub(super) stays: bool,
 }
 
-/// Why a load balancer is not compared with what is wanted.
+/// Why the load balancer is not compared with what the Service wants.
 pub(super) enum Unsettled<'a> {
-    /// Not everything was read that the plan rests on.
+    /// Something that the plan depends on was not read.
     Unread,
     /// Several load balancers could be the Service's, and none of them is changed.
     Several(Finding),
-    /// The load balancer that the Service asks for is not adopted.
+    /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
-    /// The Service stays on another load balancer than it asks for.
+    /// The Service stays on a load balancer other than the one that it asks for.
     Stays(Stays<'a>),
 }
 
-/// A Service that stays where it is.
+/// A Service that stays on its present load balancer, because it can't have what it asks for.
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
-    /// The load balancer that the Service asks for.
+    /// The load balancer that the Service asks for, when it was found.
     pub(super) asked: Option<Labelled<'a>>,
 }
 
-/// The Service that a plan is for, and the nodes and the cluster on which the plan rests.
+/// The Service that a plan is for, and the nodes and the cluster on which the plan depends.
 #[derive(Clone, Copy)]
 pub(super) struct For<'a> {
     pub(super) service: &'a Service,
@@ -70,8 +70,9 @@ impl<'a> For<'a> {
 }
 
 impl Snapshot {
-    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays`: the load balancer that the
-    /// Service keeps, and why it can't have the one that it asks for.
+    /// Reads what the Service asks for, and finds its load balancer and its ports on the load balancer. `stays` is
+    /// given when the Service can't have the load balancer that it asks for. It contains the load balancer that the
+    /// Service keeps, and the reason.
     pub(super) fn settle<'a>(&'a self, of: For<'a>, stays: Option<&Stays<'a>>) -> Settled<'a> {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
@@ -85,7 +86,8 @@ impl Snapshot {
         let found = if !context.group.members.iter().all(|member| covers(self, member)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
-            // Other Services decide who may use the load balancer that is asked for.
+            // Other Services decide whether the Service may use the load balancer that it asks for, so they must
+            // be read again.
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {
@@ -121,7 +123,7 @@ impl Snapshot {
     }
 }
 
-/// Leaves out the ports that others have on the load balancer that was found.
+/// Leaves out the ports that other Services or owners have on the load balancer that was found.
 fn settle_ports<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -146,7 +148,8 @@ fn settle_ports<'a>(
     }
     let wanted = desired.ports.len();
     let blocked = leave_out_taken(parser, context, &mut desired.ports, there);
-    // For a refused port kube-proxy must not send traffic of the cluster to this Service.
+    // Without mode `Proxy` kube-proxy would send the cluster's own traffic for a refused port to this Service. With
+    // this mode the traffic goes to the load balancer.
     desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
     match blocked.filter(|_| stays.is_none()) {
         None => Ok(found),
@@ -154,7 +157,8 @@ fn settle_ports<'a>(
     }
 }
 
-/// By what was read last: what is refused by it may be adopted by what is read anew, and get targets.
+/// Returns what must be read again before the plan is applied. A load balancer that may not be adopted according to the
+/// last read may be adopted after the next read. It then gets targets, so the servers are read again, too.
 fn needs(
     context: &Context,
     desired: &Desired,
@@ -171,8 +175,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// Where a Service stays that may not use the load balancer that it asks for. Its address is in the status, and the labels say in
-/// which role the Service has it: alone, in a group, or as an external one.
+/// The load balancer on which the Service stays when it may not use the one that it asks for. The Service's
+/// status has the address of this load balancer. Its labels state whether the Service has it alone, in a group,
+/// or as an external one.
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

@@ -1,4 +1,5 @@
-//! What the provider tells of a snapshot of load balancers: the plans, and what is there.
+//! Answers the controller's questions about a snapshot of load balancers: what is planned for a Service,
+//! and what exists.
 
 use super::change::Purpose;
 use super::desired::uploads::shown;
@@ -24,7 +25,7 @@ impl provider::Snapshot for Snapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // Unused certificates of ours are searched by a list of their own.
+        // Our unused certificates are read with one more list, so the certificates are counted twice.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
@@ -83,7 +84,7 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // Names do not count.
+        // The names of nodes are not needed, so an empty cluster is enough.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|one| one.ownership.external.is_some());
@@ -91,7 +92,7 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // Names do not count.
+        // The names of nodes are not needed, so an empty cluster is enough.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |one: &Labelled| {

@@ -1,4 +1,4 @@
-//! A load balancer that is not there yet: the changes that would bring an empty one in order, in one call.
+//! Creates a load balancer with one request. The request makes the changes that an empty load balancer would need.
 
 use super::primary_ips;
 use super::subnets;
@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 impl Diff<'_, '_> {
-    /// Without a place to make it: a problem.
+    /// Adds the change that creates the load balancer. When it is not known where to create the load balancer, a
+    /// problem is reported instead.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
         let Some(Place { location, zone }) = self.choose_place(whole, primary.location) else {
@@ -41,13 +42,14 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// The changes from `first` on as one request. What it can't carry follows when the load balancer exists.
+    /// Combines the changes from index `first` on into one request. A change that the request can't express is left
+    /// out, and made after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
-        // By private IP they can be reached only once it is attached.
+        // Targets that are reached by private IP can be added only once the load balancer is attached.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.found.changes.drain(first..) {
             let request = change.request;
@@ -67,7 +69,7 @@ impl Diff<'_, '_> {
                 Action::ChangeAlgorithm => ("algorithm", json!(request.body)),
                 Action::Attach if is_attached => ("network", json!(request.body.get("network"))),
                 Action::EnablePublicInterface => ("public_interface", json!(true)),
-                // The API wants another way in before it turns this one off.
+                // The API refuses to turn the public interface off unless the load balancer is in a Network.
                 Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
                 _ => continue,
             };
@@ -77,14 +79,15 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// A location wins; neither: where most nodes are. `of_addresses`: where its Primary IPs are.
+    /// Chooses where the load balancer is created. A location takes precedence over a network zone. When neither is
+    /// set, the place where most nodes are is chosen. `of_addresses` is the location of the chosen Primary IPs.
     fn choose_place(
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<Place> {
         let Place { location, zone } = whole.place.clone();
-        // Upstream's zone labels are no locations.
+        // The zone labels that hcloud-cloud-controller-manager gives to nodes are not locations.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
@@ -128,7 +131,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The value of a label that most of our nodes have; of several, the first by name.
+    /// The most frequent value of this label among our nodes. When several values are equally frequent, the first in
+    /// alphabetical order is returned.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

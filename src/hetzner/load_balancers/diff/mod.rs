@@ -1,4 +1,4 @@
-//! What differs between a load balancer and what a Service wants of it.
+//! The differences between a load balancer and what a Service wants of it.
 
 mod create;
 pub(crate) mod primary_ips;

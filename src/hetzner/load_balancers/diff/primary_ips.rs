@@ -1,8 +1,8 @@
-//! Primary IPs: which ones a new load balancer gets, and what is said where that is not to be.
+//! Primary IPs: which of them a new load balancer gets, and what is reported when the load balancer can't have one.
 //!
-//! A load balancer keeps the addresses that it was made with. So one that can't be had blocks its creation, and is only
-//! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
-//! nearly the same name.
+//! A load balancer keeps the addresses with which it was created. So a Primary IP that can't be had blocks the
+//! creation, and is only reported after the creation. Tenants read these messages. So a message names only the Primary
+//! IP that was asked for, or one with nearly the same name.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -16,23 +16,23 @@ use crate::text::{did_you_mean, quoted, shell_command};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// What a new load balancer is made with.
+/// The Primary IPs with which a new load balancer is created.
 #[derive(Default)]
 pub(crate) struct Chosen {
-    /// By their type.
+    /// The ID of each Primary IP. The key is the type of the Primary IP.
     pub(crate) ids: Map<String, Value>,
-    /// Where they are.
+    /// The location of the Primary IPs.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
 }
 
-/// Does it name a Primary IP, or an address that may be one's?
+/// Whether the Service names a Primary IP, or an address that may belong to a Primary IP.
 pub(crate) fn asks(service: &Service) -> bool {
     let is_named = has(service, &a::PUBLIC_NET_IPV4) || has(service, &a::PUBLIC_NET_IPV6);
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// Those that Services may claim, of those that were read.
+/// The Primary IPs that Services may claim.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| {
@@ -42,7 +42,8 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
-/// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
+/// Chooses the Primary IPs of a new load balancer. Reports Primary IPs that the API would refuse, and those that
+/// Services may not claim.
 pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &Whole) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &whole.primary_ips.families {
@@ -50,7 +51,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
             continue;
         };
         let Some(one) = family.find(context) else {
-            // What the field asks for is reported by `report`.
+            // An address in `spec.loadBalancerIP` that can't be found is reported by [`report`].
             if !family.is_asked_by_field() {
                 let of_type = claimable(context).filter(|one| one.kind == family.kind);
                 let names = of_type.map(|one| one.name.as_str());
@@ -77,7 +78,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
     chosen
 }
 
-/// Reports what was asked for and is not so.
+/// Reports asked addresses that the load balancer does not have, or will not get.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -99,13 +100,14 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         parser.warning(
             Reason::FieldIgnored,
-            // The same before and after it is made: one warning for one wish.
+            // The message is the same before and after the creation, so that people get only one warning
+            // about the address.
             format!(
                 "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
                  that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \
                  and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
                  the load balancer",
-                // What is no address is quoted.
+                // A text that is not an address is quoted.
                 wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
             ),
@@ -117,7 +119,8 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
                      and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
                      outlives the load balancer";
 
-/// Where only some may be claimed: that, and which setting says so.
+/// A text which says that Services may claim only some Primary IPs, and which setting decides this. The text is empty
+/// when Services may claim all of them.
 fn limited(context: &Context, conjunction: &str) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
         Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
@@ -126,7 +129,7 @@ fn limited(context: &Context, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// The one that is asked for, of those that Services may claim.
+    /// The Primary IP that the Service asks for, if Services may claim it.
     fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
@@ -158,7 +161,8 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
-        // Of a manifest the holder may be the Service's own load balancer.
+        // A manifest may belong to a Service that exists already. The load balancer that has the Primary IP may then be
+        // the Service's own.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -185,7 +189,8 @@ impl AskedIp {
         }
     }
 
-    /// Of a load balancer that is there.
+    /// Reports when an existing load balancer does not have the Primary IP that the Service asks for, or when this
+    /// Primary IP is deleted together with the load balancer.
     fn report(&self, parser: &mut AnnotationParser, context: &Context, balancer: &LoadBalancer) {
         let asked = self.asked.as_ref().filter(|_| !self.is_asked_by_field());
         let Some(asked) = asked else {
@@ -206,10 +211,10 @@ impl AskedIp {
             Some(one) => id == Some(one.id),
             None => by_text,
         };
-        // A name can be compared only with the list of Primary IPs.
+        // A name can only be checked when the list of Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // Who chooses an address means to keep it.
+            // Somebody who chooses an address wants to keep it.
             if let Some(one) = found.filter(|one| one.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
@@ -227,12 +232,12 @@ impl AskedIp {
     }
 }
 
-/// The command after which the Primary IP outlives the load balancer.
+/// The command that keeps the Primary IP from being deleted together with the load balancer.
 fn keep(address: &PrimaryIp) -> String {
     shell_command("hcloud primary-ip update --auto-delete=false", &[&address.id])
 }
 
-/// It decides where the load balancer is created, unless a location is set.
+/// Makes the location of the Primary IP the location of the load balancer. Reports a problem when another place is set.
 fn place(
     parser: &mut AnnotationParser,
     whole: &Whole,
@@ -241,7 +246,7 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // Of the same kind of place.
+    // A network zone is compared only with a network zone, and a location only with a location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

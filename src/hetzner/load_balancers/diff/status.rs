@@ -1,4 +1,4 @@
-//! What a Service's status says of its load balancer, and what people read of it.
+//! The status that a Service gets from its load balancer, and the load balancer as it is shown to people.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -16,10 +16,12 @@ use crate::provider::{
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The mode of an address that kube-proxy does not treat as the Service's own.
+/// The IP mode with which kube-proxy sends traffic for an address to the load balancer, and not directly to the pods
+/// of the Service.
 const PROXY: &str = "Proxy";
 
-/// What the status is to say: nothing where the Service has no port on a load balancer of several.
+/// The entries that the status of the Service is to have. There are none when the Service shares the load balancer, or
+/// uses an external one, and has no port on it.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -32,7 +34,8 @@ pub(crate) fn wanted(
     }
 }
 
-/// The status that the Service has, with each address by proxy. `None`: none of its load balancers serves it.
+/// The present entries of the Service's status, with mode `Proxy` for each address. `None` when no load balancer
+/// serves the Service.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,
@@ -48,7 +51,7 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
+/// The entries of `status.loadBalancer.ingress`: the host name alone, or else the addresses in order.
 pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
@@ -76,14 +79,14 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     shown.map(entry).collect()
 }
 
-/// Those at which it answers: public ones first.
+/// The addresses at which the load balancer answers, with the public addresses first.
 pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
     let private = balancer.private_net.iter().filter_map(|net| net.ip);
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// For people; targets by the names of their nodes.
+/// The load balancer as it is shown to people, with the names of the nodes that are its targets.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -120,7 +123,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
+/// The private IPs of the load balancer after it has been attached as wanted. An IP that the API is still to choose
+/// is left out.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
     match desired.attach().map(|attach| (attach, &attach.ip)) {
@@ -133,8 +137,8 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-/// The machines that a target stands for, each with what the health checks say about it. A label selector stands for the
-/// servers that it selects.
+/// The machines that a target leads to, each with the results of its health checks. A label selector leads to every
+/// server that it selects.
 fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let server = |id| TargetId::Server(id).shown(cluster);
     match target {

@@ -1,5 +1,5 @@
-//! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
-//! made, and before it is detached from where it is.
+//! The subnets of the private Network to which a load balancer can be attached. An attachment that the API would refuse
+//! is reported before a load balancer is created, and before it is detached from its present subnet.
 
 use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -19,12 +19,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A subnet that is not in a list as old as this may be a new one.
+/// A list of subnets up to this age is taken as complete. When an older list lacks a subnet, the subnet may be new, so
+/// the list is read again.
 const CERTAIN: Duration = Duration::from_secs(60);
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
-/// Read again only where one of these Services could not be attached by what is known.
+/// Returns the subnets of the Network. They are read again only when the known subnets lack one that a Service needs,
+/// and are not recent.
 pub(crate) fn read(
     known: &Subnets,
     network: &Network,
@@ -42,7 +44,8 @@ pub(crate) fn read(
     )
 }
 
-/// Is there a subnet for what this Service asks for, or is it attached already?
+/// Whether a known subnet fits what this Service asks for, or whether its load balancer is already attached as
+/// the Service asks.
 fn fits(
     known: &[Subnet],
     network: u64,
@@ -62,8 +65,8 @@ fn fits(
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
-/// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has, or
-/// gets one that Hetzner chooses. An address that it has already is never refused.
+/// Removes from `attach` a private address for which the Service may not ask, and warns. The load balancer then keeps
+/// the address that it has, or gets one that Hetzner chooses. The address that it has is never removed.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -107,7 +110,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// What would be refused when it came to it. `zone`: where the load balancer is, as far as that is known.
+/// Reports a problem when the API would refuse to attach the load balancer as wanted. `zone` is the network zone of the
+/// load balancer, when it is known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -160,14 +164,14 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // Which others there are is the project's business: tenants read this.
+    // The message does not list the other subnets, because tenants read it, and the subnets are the project's business.
     parser.problem(format!(
         "{source}: {asked}{place} for load balancers; see {}",
         shell_command("hcloud network describe", &[&network])
     ));
 }
 
-/// Who has the address, as far as it was read.
+/// The load balancer or node that has this private IP. Only those that were read can be found.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     let has = |one: &Labelled| one.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
@@ -182,7 +186,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// The network zone of a location, where a node in it says so.
+/// The network zone of a location. It is taken from the labels of a node in that location, and `None` without
+/// such a node.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

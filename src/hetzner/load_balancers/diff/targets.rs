@@ -1,8 +1,7 @@
-//! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has
-//! a target.
+//! Targets: which servers can and do become targets, and in which order, so that traffic always has a target.
 //!
-//! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
-//! removed for it first stays, because traffic still reaches it.
+//! The API would refuse a server without an address of the wanted kind. When such a server is a target by its other
+//! address, that target stays, because it would have to be removed first, and traffic still reaches it.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -21,25 +20,29 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The targets of nodes as they are when the Network is the wanted one, and by which of its addresses each is wanted.
+/// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
+/// moves to the wanted Network are left out.
 struct Ways {
-    /// Is it by its private IP? Empty for a new load balancer.
+    /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
+    /// empty for a new load balancer.
     there: BTreeMap<TargetId, bool>,
-    /// New ones are.
+    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
     by_private: bool,
-    /// Whether present targets stay as they are: a shell may not know by which addresses they are wanted, or no Service
-    /// may decide it.
+    /// Whether existing targets keep the private or public IP by which they are reached, because no Service
+    /// may decide this.
     stays: bool,
-    /// Which addresses are in the private Network.
+    /// Whether it is known which addresses are in the private Network. A command in a shell may run
+    /// without this knowledge.
     knows_subnets: bool,
-    /// ID of the private Network.
+    /// The ID of the private Network.
     network: Option<u64>,
 }
 
-/// Targets and the names of their nodes.
+/// Targets, each with the name of its node.
 type Named = Vec<(TargetId, String)>;
 
-/// Of a balancer, those that are nodes: an address that is no node's is an operator's.
+/// The existing targets that are nodes. The value is whether the target is reached by its private IP. An address that
+/// belongs to no node is left out, because it belongs to an operator.
 fn targets_of_nodes(
     context: &Context,
     desired: &Desired,
@@ -55,7 +58,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // A server that is no node is a target of this cluster all the same, unless others have targets there.
+        // On a load balancer that is not external, a server that is no node counts as a target of this cluster, too. An
+        // external load balancer may have such targets of other owners.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -83,14 +87,16 @@ impl Ways {
         }
     }
 
-    /// None: it is no target. An address is right where it is one.
+    /// Whether an existing target is reached by the right kind of address. `None` when the machine is not a target yet.
+    /// An IP target is always right.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target that a machine is. Of a dedicated server also why it is none, or not as it should be.
+    /// The target for a machine. When a dedicated server lacks the wanted kind of address, the second value says so,
+    /// and the first value is its target by the other kind of address, if there is one.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -106,16 +112,17 @@ impl Ways {
             (true, Some(private)) => (Some(private), None),
             (true, None) => (public, Some(Lack::Private)),
             (false, _) if public.is_some() => (public, None),
-            // Without credentials its public address is not known: what is a target stays one.
+            // Without credentials for Robot the public address of the server is not known, so an existing target stays.
             (false, _) => (there.next(), Some(Lack::Public)),
         }
     }
 
-    /// Of the wanted targets, in their order, those that can be, and those that the cloud would refuse; without
-    /// those that do not exist. One that is a target needs no other address.
+    /// Splits the wanted targets into those that can be targets and those that the cloud would refuse, and keeps their
+    /// order. Servers that do not exist are left out. An existing target with the right address stays as it is.
     fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
         let reach = reach_of(nodes);
-        // A list without any of the servers is another project's, or broken: it takes no target away.
+        // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
+        // reason to remove a target.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
         let exists = |one: &&(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
@@ -124,14 +131,15 @@ impl Ways {
         };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // Removed in one way it could not be added in the other.
+            // After its removal the target could not be added again, so it is not removed.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// What is not known is tried.
+    /// Whether the server has an address of the wanted kind. When this is not known, the result is true, so that the
+    /// target is tried.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -143,7 +151,7 @@ impl Ways {
         }
     }
 
-    /// Of servers without an address of the wanted kind, and what to do.
+    /// The warning that servers have no address of the wanted kind, with the step that helps.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
@@ -165,8 +173,8 @@ impl Ways {
         )
     }
 
-    /// Of the wanted ones, in their order, those that have room, and those that have not: the
-    /// ones that are targets already stay.
+    /// Splits the wanted targets into the first `room` targets, and the names of those for which there is no room.
+    /// Existing targets come first, so that they stay. Apart from this the order is unchanged.
     fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
         let is_there = |one: &&(TargetId, String)| self.there.contains_key(&one.0);
         let first = wanted.iter().filter(is_there);
@@ -176,9 +184,10 @@ impl Ways {
         (fit, all.map(|(_, name)| name.clone()).collect())
     }
 
-    /// Adds before removals, but where the limit is reached, removals first. At last those that
-    /// are reached by the other of their addresses: a server can't be a target twice, so each
-    /// is removed and added again. `room`: for so many at a time.
+    /// The additions and removals after which the load balancer has exactly the targets `fit`, in the order in which
+    /// they are made. Additions come before removals. When the limit `room` is reached, a removal comes before the next
+    /// addition. Last come the targets that are reached by the wrong kind of address. Each of them is removed and added
+    /// again, because a server can't be a target twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(Action, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -204,16 +213,17 @@ impl Ways {
     }
 }
 
-/// What a dedicated server lacks to be a target as it should be.
+/// The address that is missing, so that a dedicated server can't be reached as wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lack {
-    /// An `InternalIP` in the vSwitch subnet.
+    /// The server has no `InternalIP` in the vSwitch subnet.
     Private,
-    /// A public IPv4 address that is known.
+    /// The public IPv4 address of the server is not known.
     Public,
 }
 
-/// See `Needs::servers`. No `balancer`: one is to be created.
+/// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when the load balancer
+/// is to be created.
 pub(crate) fn need_servers(
     context: &Context,
     desired: &Desired,
@@ -222,7 +232,7 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // Of a dedicated server the node itself says enough.
+        // A dedicated server needs no list, because its node says enough about it.
         let Machine::Server(id) = machine else {
             return false;
         };
@@ -231,7 +241,8 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
+            // A server may have been deleted since the list was read. Then the API refuses the creation of the load
+            // balancer, and the servers are read again.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -239,7 +250,8 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
+    /// Compares the targets. `limit_now` is how many targets the load balancer can have before its type is changed.
+    /// Returns whether one of the targets that keep the other kind of address is reached by the public interface.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -248,7 +260,7 @@ impl Diff<'_, '_> {
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        // An address that only a kubelet wrote may be an operator's target.
+        // An IP target may belong to an operator when only a kubelet reported its address as the address of a node.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
         let is_removable = |target: &TargetId| match target {
             TargetId::Server(_) => true,
@@ -296,8 +308,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// The wanted targets that can be in the wanted way, and those that are targets in the other one and would
-    /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
+    /// Returns the wanted targets that can have the wanted kind of address, and existing targets that must keep the
+    /// other kind, because the cloud would refuse them with the wanted kind. The existing targets stay, unless the
+    /// public interface is to be turned off and there are other targets.
     fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
@@ -305,7 +318,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // It is planned again before long, with servers as they are then.
+        // The Service is planned again before long. The servers may have the right addresses by then.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -326,7 +339,7 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(target, _)| target).collect())
     }
 
-    /// One for each node that has an address for it. Each address once.
+    /// Returns one target for each node that can be a target. Each address occurs once.
     fn wanted_targets(&mut self, ways: &Ways) -> Named {
         let mut wanted = Named::new();
         for (machine, name) in &self.desired.targets.nodes {
@@ -335,7 +348,7 @@ impl Diff<'_, '_> {
                 self.report_lack(name, lack, target.is_some());
             }
             let Some(target) = target else { continue };
-            // Another owner's target stays as it is.
+            // A target that belongs to another owner stays as it is.
             let is_of_another = self.balancer.is_some_and(|one| {
                 let mut there = one.single_targets();
                 self.context.group.is_before(one, target) && there.any(|(has, _)| has == target)
@@ -374,8 +387,9 @@ impl Diff<'_, '_> {
         self.parser.warning(reason, why);
     }
 
-    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is
-    /// begun.
+    /// Reports a problem when targets are to be added by their public addresses and the public interface is
+    /// off. No change is made then, because the API would refuse to add a new target, or to add a target again
+    /// that was removed.
     fn check_way_in(&mut self, by_private: bool) {
         let Some(balancer) = self.balancer else {
             return;
@@ -422,7 +436,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// On an external load balancer.
+    /// Warns that nodes become targets of all ports of an external load balancer, including ports that are not ours.
     fn report_shared_targets(&mut self, adds: bool) {
         let group = &self.context.group;
         let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {
@@ -441,7 +455,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// How many targets are not ours to remove; addresses that are no node's are reported.
+    /// Counts the targets that belong to other owners, and reports IP targets that belong to no node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -466,12 +480,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// For people: how a server is reached.
+/// The kind of address by which a server is reached, as a text for people.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// What is known of the cloud servers of these nodes.
+/// What is known about the addresses of the cloud servers of these nodes.
 fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
     nodes.iter().filter_map(|node| Some((server_of(node)?, &node.reach))).collect()
 }

@@ -1,4 +1,4 @@
-//! The difference between a load balancer and what its Service wants, as changes in their order.
+//! The differences between a load balancer and what its Service wants, as changes in their order.
 
 use super::subnets;
 use crate::hetzner::load_balancers::annotations;
@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Of a field that is left unchanged.
+/// The source of a field that is not set, and therefore left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// When no type is set.
+/// The type of a new load balancer when no type is set.
 pub(crate) const USUAL_TYPE: &str = "lb11";
 
-/// Those whose key is taken out of an annotation stay: without a limit they would grow without end.
+/// A load balancer with this number of labels gets no more labels from the annotation `labels`. A label stays on the
+/// load balancer when its key is removed from the annotation. Without a limit the number of labels would grow for ever.
 const LABELS_AT_MOST: usize = 100;
 
 /// The comparison of one load balancer.
@@ -31,26 +32,26 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) parser: &'a mut AnnotationParser<'b>,
     pub(crate) context: &'a Context<'a>,
     pub(crate) desired: &'a Desired,
-    /// The type it should be of.
+    /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// None: it is to be created, and differs in everything.
+    /// The load balancer. `None` when it is to be created. Then every wanted field differs.
     pub(crate) balancer: Option<Labelled<'a>>,
-    /// So far.
+    /// The differences that were found so far.
     pub(crate) found: Differences,
 }
 
-/// What differs.
+/// The differences between a load balancer and what is wanted.
 #[derive(Default)]
 pub(crate) struct Differences {
-    /// In their order.
+    /// The changes, in the order in which they are made.
     pub(crate) changes: Vec<Change>,
-    /// Every field, also those that are right.
+    /// All compared fields, including those that do not differ.
     pub(crate) fields: Vec<Field>,
-    /// A target that the cloud would refuse now may be one before long.
+    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept before long.
     pub(crate) is_unfinished: bool,
 }
 
-/// The value as people read it.
+/// The value, written as a text for people, with its source.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -63,21 +64,23 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// `adopts`: it becomes the Service's with the first change, which is reported so.
+    /// Returns the changes that bring an existing load balancer in order. `adopts` is the finding about the adoption
+    /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|one| one.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
 
-    /// The order is that of the changes. `zone`: the network zone it is in, as far as that is known.
+    /// Compares everything, in the order in which the changes are made. `zone` is the network zone of the load
+    /// balancer, when it is known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        // A label of a port outlasts the port.
+        // The label of a port must not be removed before the port, so the ports are removed first.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -87,14 +90,14 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // Nothing else of an external one is ours to change.
+        // Besides ports, only the targets of an external load balancer are ours to change.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
     }
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
-        // A larger type comes early, a smaller one last.
+        // The change to a larger type comes early, and the change to a smaller type comes last.
         let has = self.balancer.map(|one| &one.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
@@ -110,7 +113,8 @@ impl Diff<'_, '_> {
         self.reverse_dns("IPv6", ipv6, &whole.ipv6_rdns);
         self.protection(whole);
         self.network(whole, zone);
-        // On early, off late: the API refuses that while targets use public addresses.
+        // The public interface is turned on early and off late, because the API refuses to turn it off while targets
+        // use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
         let off = whole.public.as_ref().filter(is_off);
         if off.is_none() {
@@ -128,7 +132,8 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field. Returns what changes it, where it differs. Without `want` it is left unchanged.
+    /// Adds a field to the fields of the plan. Returns the description of its change when the field differs. The field
+    /// is left unchanged when `want` is `None`.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -190,7 +195,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Without a name that another one has.
+    /// Returns the wanted name, unless another load balancer has this name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|one| one.id);
         let wanted = wanted?;
@@ -209,7 +214,7 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// What the labels are to say of ownership. The labels that differ are added to `parts`.
+    /// Returns the ownership that the labels are to state. Adds the description of each label that changes to `parts`.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -225,7 +230,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            // Their absence is no difference to upstream, so that a take-over writes nothing.
+            // hcloud-cloud-controller-manager does not miss the other labels. So they are not written when a load
+            // balancer is taken over from that controller.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -241,7 +247,8 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// The labels that users ask for, and that differ; `parts` gets them, too. `others`: how many labels are added besides.
+    /// Returns the labels of the annotation that differ from the load balancer's labels, and adds their descriptions to
+    /// `parts`. `others` is the number of other labels that the same change sets.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -281,7 +288,7 @@ impl Diff<'_, '_> {
         Some(self.new_change(Action::ChangeType, body, resize))
     }
 
-    /// It can't be moved.
+    /// Reports when the load balancer is in another place than the wanted one, because it can't be moved.
     fn check_place(&mut self, place: &Place) {
         let Some(is) = self.balancer.map(|one| &one.balancer.location) else {
             return;
@@ -317,7 +324,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// The call that creates one can't carry it.
+    /// Compares the deletion protection. The request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -327,7 +334,7 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// `has`: none while there is no load balancer.
+    /// Compares the reverse DNS of an address. `has` is `None` when the load balancer is to be created.
     fn reverse_dns(
         &mut self,
         family: &str,
@@ -349,7 +356,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Detaching drops the targets that are reached by their private IP.
+    /// Compares the private Network. When the load balancer is detached from its Network, it loses the targets that are
+    /// reached by their private IP.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // Without HCLOUD_NETWORK nothing is ever detached.
         let Some(wanted) = &whole.attach else {
@@ -466,7 +474,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// A port as it will be, and what of it is changed. None: it waits for its certificate.
+    /// Returns the port as it will be, and the descriptions of the fields that change. `None` when the port waits
+    /// for its certificate.
     fn compare_port(
         &mut self,
         port: &Port,
@@ -492,7 +501,8 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            // Not a field of its new protocol: the API drops it with the old one.
+            // When the port's new protocol does not have a field, this field is not compared. The API drops the field
+            // together with the old protocol.
             let want = want.zip(source.cloned()).map(|(value, source)| Sourced::new(value, source));
             parts.extend(self.compare(&name, have, want));
         }

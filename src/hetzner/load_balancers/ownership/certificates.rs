@@ -1,4 +1,4 @@
-//! Whose a certificate is, by its labels.
+//! The owner of a certificate, by its labels.
 
 use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGING, namespace_of};
 use super::names::label_value;
@@ -7,15 +7,15 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Error, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// What the labels of a certificate say about whose it is. `None`: it has no such label.
+/// The owner of a certificate, as its labels state it. A field is `None` when the certificate has no such label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateOwner<'a> {
     pub(crate) service_uid: Option<&'a String>,
     pub(crate) service: Option<&'a String>,
     pub(crate) cluster_uid: Option<&'a String>,
-    /// `namespace.name` of the Secret that it was uploaded from.
+    /// `namespace.name` of the Secret that the certificate was uploaded from.
     pub(crate) secret: Option<&'a String>,
-    /// Whether the authority's test service issues it.
+    /// Whether the certificate authority's test service issues the certificate.
     pub(crate) is_staging: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> CertificateOwner<'a> {
         }
     }
 
-    /// Whether a label says that it is this cluster's. A cluster whose identity is not known has nothing.
+    /// Whether a label says that the certificate is this cluster's. A cluster whose identity is not known owns nothing.
     pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
         self.cluster_uid.is_some_and(|uid| cluster.is_known_by(uid))
     }
@@ -43,25 +43,26 @@ impl<'a> CertificateOwner<'a> {
         self.cluster_uid.filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether it was uploaded from this Secret. The whole value is compared, because long ones are cut.
+    /// Whether the certificate was uploaded from this Secret. The whole values are compared, because long
+    /// values are cut.
     pub(crate) fn is_of_secret(&self, namespace: &str, secret: &str) -> bool {
         self.secret == Some(&secret_value(namespace, secret))
     }
 
-    /// Whether it is this cluster's, and its Service does not exist.
+    /// Whether the certificate belongs to this cluster, and its Service does not exist any more.
     pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
         let uid = self.service_uid;
         self.is_of_cluster(cluster) && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
     }
 
-    /// Whether the Service may use it. `None`: its labels do not say so.
+    /// Whether the Service may use the certificate. `None` means that the labels do not decide.
     ///
     /// | the certificate has | then |
     /// |---|---|
     /// | the label `cluster-uid` of another cluster | nobody here may use it |
     /// | the label `secret` | Services of the namespace that the label names may use it |
-    /// | the UID of the Service, or the label of a Service of its namespace in this cluster | it may use it |
-    /// | none of these | the labels do not say |
+    /// | the UID of the Service, or the label of a Service of its namespace in this cluster | the Service may use it |
+    /// | none of these | the labels do not decide |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =
             |value: &String| namespace_of(value) == Some(service.namespace.as_str());
@@ -77,7 +78,8 @@ impl<'a> CertificateOwner<'a> {
         (is_own || is_of_neighbour).then_some(true)
     }
 
-    /// Why no Service here may take it over, although it is what the Service wants: its labels name who has it.
+    /// Why no Service may take over the certificate, although it is the one that the Service wants. The reason is that
+    /// its labels name another owner.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
@@ -87,7 +89,8 @@ impl<'a> CertificateOwner<'a> {
         Some(format!("label {SERVICE_UID} says another Service, {uid}"))
     }
 
-    /// Why it may be another program's, of a cluster that nothing is known of.
+    /// Why the certificate may belong to another program in an unknown cluster. The reason is that no label names the
+    /// cluster, and that a load balancer uses the certificate although this cluster does not have its Service.
     pub(crate) fn why_it_may_be_of_others(&self, certificate: &Certificate) -> Option<String> {
         let is_used = self.cluster_uid.is_none() && !certificate.used_by.is_empty();
         let uid = self.service_uid.filter(|_| is_used)?;
@@ -97,7 +100,8 @@ impl<'a> CertificateOwner<'a> {
     }
 }
 
-/// The certificates of this cluster, under any UID by which it is known.
+/// Reads the certificates whose label names this cluster. When the cluster has several UIDs, the label may have
+/// any of them.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,
@@ -126,8 +130,8 @@ pub(crate) fn of_managed(
     labels
 }
 
-/// The labels of a certificate that is uploaded from this Secret. It has no UID of a Service, by which it would be that
-/// one's.
+/// The labels of a certificate that is uploaded from this Secret. The labels contain no Service's UID, because a
+/// Service whose UID is in a label would own the certificate.
 pub(crate) fn of_upload(
     namespace: &str,
     secret: &str,
@@ -138,7 +142,7 @@ pub(crate) fn of_upload(
     labels
 }
 
-/// `namespace.name` of a Secret, as its label has it.
+/// `namespace.name` of a Secret, in the form of a label's value.
 fn secret_value(namespace: &str, secret: &str) -> String {
     label_value(&format!("{namespace}.{secret}"))
 }

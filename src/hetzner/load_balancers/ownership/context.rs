@@ -1,4 +1,4 @@
-//! What a plan rests on: the project, and what was read.
+//! The data on which a plan depends: the project, and what was read.
 
 use super::group::Group;
 use super::index::{Balancers, Index};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 pub struct Project {
     pub profile: Profile,
     pub defaults: Arc<Defaults>,
-    /// ID of the private Network, with `HCLOUD_NETWORK`.
+    /// The ID of the private Network, when `HCLOUD_NETWORK` is set.
     pub network: Option<u64>,
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// What was read of a project's load balancers, indexed.
+/// The load balancers of a project as they were read, with an index.
 pub struct Snapshot {
     pub(crate) project: Project,
     pub(crate) observed: Observed,
@@ -51,35 +51,37 @@ impl Snapshot {
 }
 
 impl Project {
-    /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
+    /// Whether unset fields are left unchanged. hcloud-cloud-controller-manager leaves some unset fields unchanged, so
+    /// people have set them by hand, and a take-over must not reset them.
     pub(crate) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default of an unset field; none: it is left unchanged.
+    /// The source of the default that is set for an unset field. `None` means that an unset field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
 }
 
-/// What plans rest on.
+/// The data that was read for plans.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// All of the project.
+    /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
-    /// None: no Service needed them.
+    /// The load balancer types. `None` when no Service needed them.
     pub types: Option<Arc<Vec<BalancerType>>>,
-    /// None: no Service named one.
+    /// The certificates. `None` when no Service named a certificate.
     pub certificates: Option<Vec<Certificate>>,
-    /// None: no Service that is to get a load balancer asks for one.
+    /// The Primary IPs. `None` when no Service that is to get a load balancer asks for a Primary IP.
     pub primary_ips: Option<Vec<PrimaryIp>>,
-    /// Of the private Network; none: there is none, or they were not read.
+    /// The subnets of the private Network. `None` when there is no Network, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
-    /// There is no cluster and no load balancer; what was not read counts as there: see `Hetzner::for_manifests`.
+    /// Whether only manifests are checked. Then there is no cluster and no load balancer, and what was not read is
+    /// assumed to exist; see `Hetzner::for_manifests`.
     pub is_for_manifests: bool,
 }
 
-/// What the plan of one Service rests on.
+/// The data on which the plan of one Service depends.
 pub(crate) struct Context<'a> {
     pub(crate) project: &'a Project,
     pub(crate) observed: &'a Observed,
@@ -91,7 +93,8 @@ pub(crate) struct Context<'a> {
     pub(crate) group: Group<'a>,
 }
 
-/// The source of an unset value: its setting, where there is one.
+/// The source of the value of an unset field. This is the setting that belongs to the annotation, or the default of the
+/// API when there is no such setting.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
     match annotation.variable {
         Some(variable) => Source::Default(variable.to_string()),

@@ -1,4 +1,4 @@
-//! What is known of a load balancer, a Service and the cluster: the judge rests on these facts alone.
+//! The known facts about a load balancer, a Service and the cluster. The judge decides by these facts alone.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};
@@ -16,8 +16,8 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
 }
 
-/// The UID of another cluster whose Services have ports on this external load balancer. `None` when this cluster has used
-/// it, too, or when one of its nodes is a target.
+/// The UID of another cluster whose Services have ports on this external load balancer. `None` when this cluster has
+/// used the load balancer, too, or when a node of this cluster is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
@@ -35,8 +35,8 @@ pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
     service.addresses.iter().any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
-/// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
-/// external, by the host name that the Service asks for together with it.
+/// Whether the status says that this load balancer serves the Service: by an address or, when the load balancer is
+/// external, by the host name that the Service asks for together with this load balancer.
 pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
     let asks = || {
         let named = value_of(service, &a::EXTERNAL);
@@ -48,7 +48,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
         || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
 }
 
-/// Whether a port belongs to this Service: by its label, or see [`is_recognised`].
+/// Whether a port belongs to this Service. The label of the port decides. A port without this label is
+/// decided by [`is_recognised`].
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,
@@ -61,9 +62,9 @@ pub(crate) fn is_of(
     }
 }
 
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
-/// labels that it does not know at once. So all labels of this cluster must be gone, the port and node port must be those
-/// of the Service, and its status must say that this load balancer serves it.
+/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes at
+/// once all labels that it does not know. So all labels of this cluster must be gone, the port and node port must be
+/// those of the Service, and its status must say that this load balancer serves it.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -90,25 +91,25 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     tcp(service).any(is_it)
 }
 
-/// The port of the targets to which a port of a load balancer sends traffic.
+/// The port number on the targets to which a port of a load balancer sends traffic.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
     u16::try_from(number).ok()
 }
 
-/// Number and node port of the ports that a load balancer can have.
+/// The number and node port of each TCP port of the Service. A load balancer can have no other ports.
 pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
     let ports = service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     ports.map(|port| (port.port, port.node_port))
 }
 
-/// Do other living Services of this cluster use it, or are they to?
+/// Whether other existing Services of this cluster use the load balancer, or are to use it.
 pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // One without a port there needs none of our targets.
+    // A Service that asks for the external load balancer and has no port there needs none of our targets.
     let is_served =
         |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
     let is_shared = |group: &String| {
@@ -120,15 +121,17 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
         || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
-/// Did the management of another Service end that is to stay on it?
+/// Whether another Service's management on the load balancer has ended. Then the ports and targets of that
+/// Service must stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     let of = balancer.ownership.released.as_ref();
     of.is_some_and(|of| of != uid)
 }
 
-/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
-/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new. While the identity of this
-/// cluster is not known, one of its nodes among the targets is enough.
+/// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
+/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then the cluster
+/// was restored, and its UID is new. While the identity of this cluster is not known, one node among the targets is
+/// enough for `None`.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -139,13 +142,13 @@ pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Op
     (!is_ours).then_some(uid.as_str())
 }
 
-/// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
+/// Whether the load balancer has no target yet, or a target is a node. In a copy of a cluster no target is a node.
 fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
     let mut targets = balancer.single_targets();
     balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
 }
 
-/// UID of another Service of this cluster that exists and owns it.
+/// The UID of another existing Service of this cluster that owns the load balancer.
 pub(crate) fn other_service<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -155,15 +158,16 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an
-/// address by the nodes' addresses, a label selector by the servers that it selects: one that selects none yet, or
-/// whose servers the API did not list, proves nothing.
+/// Returns, as a text for people, why the first foreign target is foreign. A target is foreign unless it is proven to
+/// be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the addresses of
+/// the nodes. For a label selector all servers that it selects are compared. A selector that selects no server, or
+/// whose servers the API did not list, is foreign.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
-/// It has targets, and all of them are nodes of this cluster. Without any nothing is proven: another cluster whose
-/// nodes are not up yet may own it.
+/// Whether the load balancer has targets, and all of them are nodes of this cluster. A load balancer without targets
+/// proves nothing, because another cluster whose nodes are not up yet may own it.
 pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
@@ -197,8 +201,9 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
     }
 }
 
-/// Whether the load balancer outlasts its Services. The annotation says so, else the label, which may be of another
-/// Service of the group. The annotation of a guest in another namespace does not count. In doubt the load balancer stays.
+/// Whether the load balancer outlasts its Services. The annotation of the Service decides. Without the annotation the
+/// label `keep` decides, which may come from another Service of the group. The annotation of a guest in another
+/// namespace does not count. In doubt the load balancer stays.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

@@ -1,5 +1,4 @@
-//! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
-//! adoption, else by its name.
+//! Finds the load balancer of a Service: by the Service's UID, by the label that asks for its adoption, or by its name.
 
 use super::context::Context;
 use super::facts::{
@@ -17,15 +16,16 @@ use crate::hetzner::load_balancers::annotations as a;
 use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, Verb};
 use crate::text::shell_command;
 
-/// What was found.
+/// Which load balancer was found for a Service.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// It is the Service's by the Service's role: the one that has its UID, its group's, or the external one. So it need not
-    /// carry the UID.
+    /// The load balancer belongs to the Service already, because it has the Service's UID in a label, is the load
+    /// balancer of the Service's group, or is the external load balancer that the Service uses.
     Own(Labelled<'a>),
-    /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
+    /// The Service adopts the load balancer. No other Service or cluster owns the load balancer, or an operator asked
+    /// for the adoption.
     Adopted(Labelled<'a>),
-    /// There is none; the name that a new one gets.
+    /// The Service has no load balancer. The value is the name that a new load balancer gets.
     Nothing(Sourced<String>),
 }
 
@@ -38,11 +38,11 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Why none was found and none is made.
+/// Why no load balancer was found, and none is created.
 pub(crate) enum Unfound {
-    /// Several could be the Service's: none of them is changed.
+    /// Several load balancers could be the Service's. None of them is changed.
     Several(Finding),
-    /// The one that is asked for is not adopted.
+    /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
 }
 
@@ -52,11 +52,11 @@ impl From<Finding> for Unfound {
     }
 }
 
-/// One that is asked for: why it is not adopted, and what an operator can do.
+/// A load balancer that is asked for. Its methods say why it is not adopted, and what an operator can do.
 struct Asked<'a> {
     service: &'a Service,
     balancer: Labelled<'a>,
-    /// What asks for it by its name.
+    /// The source of the name, when the name asks for the load balancer.
     named: Option<&'a Source>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Asked<'a> {
         self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
-    /// An operator may allow it.
+    /// The load balancer is not adopted, but an operator may allow the adoption.
     fn not_adopted(&self, why: &str) -> Finding {
         let service = self.service;
         let remedy = format!(
@@ -118,9 +118,9 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The load balancer of the Service, in this order: by its role there, by the label `adopt`, by the annotation `name`, by the
-/// default name. `named`: the annotation `name`. The error says which load balancer is in the way, and what an operator can
-/// do.
+/// Finds the load balancer of the Service: first by the role that the Service has on it, then by the label `adopt`,
+/// then by the annotation `name` (the parameter `named`), or by the default name when there is no annotation. The error
+/// says which load balancer is in the way, and what an operator can do.
 pub(crate) fn find<'a>(
     context: &Context<'a>,
     named: Option<&Sourced<String>>,
@@ -137,12 +137,13 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Several load balancers of which one could be the Service's.
+/// The error when it is not known which of several load balancers is the Service's.
 fn several(why: String) -> Unfound {
     Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
 }
 
-/// The one that the Service has for itself, its group's, or the external one. `None`: there is none yet.
+/// The Service's own load balancer, the load balancer of its group, or the external one that it uses. `None` when the
+/// Service has none yet.
 fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -152,7 +153,7 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
             return Ok(found.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
-        // No other load balancer is made instead of it. `Group::refused` says why the Service can't have it.
+        // The Service gets no other load balancer instead. `Group::refused` says why it can't have the external one.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(Found::Nothing(name)));
@@ -177,7 +178,7 @@ fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfoun
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
-    // The Service leaves a group that stays.
+    // When a member leaves its group, the load balancer stays with the other members.
     let is_left = |one: &Labelled| {
         one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
@@ -204,7 +205,8 @@ fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'
     }
 }
 
-/// Nothing asks for an existing one. Where another load balancer has the default name, a hash follows it.
+/// Finds the load balancer of a Service that asks for no existing one. When another load balancer has the default name,
+/// a hash is appended to the name.
 fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -239,8 +241,8 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     }
 }
 
-/// The load balancer of a group: by its label, else the one that the oldest Service that decides brings in, else one that lost its
-/// labels.
+/// The load balancer of a group. A load balancer with the label of the group comes first. The second choice is the own
+/// load balancer of the oldest decider that has one. The third is a load balancer that lost its labels.
 fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
     let is_ours = |one: Labelled| {
@@ -261,8 +263,10 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
     Ok(brought.or_else(|| lost.find(|one| lost_labels(*one, context))))
 }
 
-/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, all its ports
-/// are theirs, and all its targets are nodes of this cluster: in a copy of a cluster the rest is the same.
+/// Whether the load balancer belongs to the group and has lost its labels. Its labels name no owner, one of its
+/// addresses is in the status of a Service of the group, all its ports belong to Services of the group, and all its
+/// targets are nodes of this cluster. The targets are compared because a copy of a cluster has everything else in
+/// common with the original.
 fn lost_labels(balancer: Labelled, context: &Context) -> bool {
     let group = &context.group;
     let ownership = balancer.ownership;
@@ -276,24 +280,26 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether the decision about this load balancer depends on the list of existing Services.
+/// Whether a decision about this load balancer may change when the list of existing Services is read again.
 fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// The same question for each load balancer on which the Service has something.
+/// Whether a decision about one of the Service's load balancers may change when the list of existing Services
+/// is read again.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))
 }
 
-/// Does what was found rest on which Services exist? See `Needs::services`.
+/// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
 pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Context) -> bool {
     match found {
         Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
-        // A Service of the same name, whose load balancer would be used again, may not exist any more.
+        // A load balancer was made for a Service of the same name. It is used again when that older Service does not
+        // exist any more.
         Ok(Found::Nothing(_)) => {
             let mut left = context.balancers.made_for(context.service);
             left.any(|one| one.ownership.service_uid.is_some())
@@ -301,8 +307,9 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
     }
 }
 
-/// The one that carries the Service's UID, and that no other Service uses; the error names several. A group's is left for
-/// one that was made for this Service alone.
+/// The load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A load
+/// balancer without a group comes before the load balancer of a group. The error names the load balancers when
+/// there are several.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -321,8 +328,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Why another one, whose label asks for its adoption by the Service, is not adopted: the Service has `own`. Not for one that
-/// the Service leaves.
+/// Why a load balancer whose label `adopt` names the Service is not adopted. The reason is that the Service already has
+/// the load balancer `own`. A load balancer that still has a label with the Service's UID is ignored, because the
+/// Service is leaving it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -339,16 +347,17 @@ pub(crate) fn why_asked_too_late(
     ))
 }
 
-/// How a person gives a load balancer to a Service.
+/// How a person assigns a load balancer to a Service.
 pub(crate) struct Assignment {
-    /// What the labels say then.
+    /// The ownership that the labels state after the assignment.
     pub(crate) to: Ownership,
     pub(crate) description: Description,
-    /// Whether they do not say it yet.
+    /// Whether the labels must be changed so that they state `to`.
     pub(crate) is_needed: bool,
 }
 
-/// Gives the load balancer to the Service. Of one that others use, too, only an annotation makes the Service's.
+/// Assigns the load balancer to the Service. When other Services use the load balancer, too, a label can't assign it,
+/// and only an annotation of the Service can.
 pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
     let ownership = balancer.ownership;
     let is_released = ownership.released.as_ref() == Some(&service.uid);
@@ -370,7 +379,8 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
 }
 
-/// The one of those that carry this label for which `counts` is true; the error names several.
+/// The load balancer with this label for which `counts` is true. The error names the load balancers when
+/// there are several.
 fn only_one<'a>(
     carrying: impl Iterator<Item = Labelled<'a>>,
     (label, value): (&'static str, String),
@@ -391,7 +401,7 @@ fn only_one<'a>(
     }
 }
 
-/// What an operator runs to have this Service adopt this load balancer.
+/// The command with which an operator has this Service adopt this load balancer.
 fn adopt_command(balancer: Labelled, service: &Service) -> String {
     let wanted = names::service_value(service);
     let is_other = balancer.ownership.adopt.as_ref();

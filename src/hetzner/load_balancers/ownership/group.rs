@@ -1,19 +1,19 @@
-//! Services that use one load balancer together: which ones, whose each port is, and what is theirs on it.
+//! Services that use one load balancer together: which Services they are, who owns each port, and what they own there.
 //!
 //! | annotation of the Service | its load balancer |
 //! |---|---|
 //! | none of these | its own |
 //! | `share` | its group's: made with the first Service of the group, deleted with the last |
-//! | `external` | somebody else's: only our ports and targets on it are changed |
+//! | `external` | somebody else's: only our ports and targets are changed there |
 //!
-//! Each Service is planned by itself, for its own ports. What is about the whole load balancer follows from all Services
-//! of the group, the oldest first, so that it is the same in the plan of each.
+//! Each Service is planned by itself, for its own ports. The settings of the whole load balancer follow from all
+//! Services of the group, the oldest first, so that they are the same in the plan of each Service.
 //!
 //! A label of the load balancer names the Service that owns a port. The label is written before the port. On a shared
 //! load balancer a port without its label, as Terraform leaves it, belongs to the Service with the same port and node
 //! port. On an external one a port without its label is the owner's; the only exception is [`is_recognised`].
 //!
-//! What is about the whole of a shared load balancer is decided by the Services of the group's own namespace alone.
+//! The settings of the whole of a shared load balancer are decided by the Services of the group's own namespace alone.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -36,50 +36,54 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// In the label `targets-before`: any may have been there before.
+/// A value of the label `targets-before`. It means that any target may have been there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
 /// The group of one Service.
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
-    /// The Services that may share the load balancer now, and the planned Service even if it may not. The oldest is the first.
-    /// A Service that is released, untouched or not allowed any more is not a member, although it may have ports there.
+    /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
+    /// Another Service that is released, untouched or no longer allowed is not a member, although it may still have
+    /// ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
-    /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
-    /// or about a shared one without a Service of the group's own namespace.
+    /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
+    /// external load balancer, and for a shared one without a Service of the group's own namespace.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A guest that nobody allows any more may not.
+    /// Whether the Service may get ports that it does not have yet. A guest that no host of the group allows any
+    /// more may not.
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port there and was not read. That Service
-    /// may decide, and what it asks for is not known, so nobody decides, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read. It is
+    /// not known what this Service asks for, and it may be a decider. So there are no deciders, and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
 }
 
-/// Which load balancer it is.
+/// Which load balancer the Service uses.
 #[derive(Clone, Copy)]
 pub(crate) enum Use<'a> {
     Own,
     Shared(Share<'a>),
-    /// None: only a manifest is checked, or the Service may not use it, which is a problem.
+    /// The external load balancer. `None` when only a manifest is checked, or when the Service may not use the load
+    /// balancer, which is reported as a problem.
     External(Option<Labelled<'a>>),
 }
 
-/// What labels are to say.
+/// The labels that a load balancer is to have.
 pub(crate) struct Wanted {
-    /// All of it, also what stays as it is.
+    /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// What the plan of the Service decides, in the order of the keys.
+    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are
+    /// shown to people.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
-/// Whose a port of a load balancer is.
+/// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The planned Service.
@@ -88,13 +92,14 @@ pub(crate) enum Owner {
     Member,
     /// A Service that this cluster had, and that does not exist any more.
     Gone,
-    /// Anybody else, or it is not known.
+    /// Anybody else, or an unknown owner.
     Other,
 }
 
-/// Reads which load balancer the Service asks for, and who shares it. [`Group::refused`] says why the Service can't have it;
-/// other mistakes are in `parser`. `balancers`: `None` means that only a manifest is checked. `stays_on`: the load balancer
-/// that the Service keeps meanwhile.
+/// Reads from the annotations which load balancer the Service asks for, and which Services share it. [`Group::refused`]
+/// says why the Service can't have this load balancer; `parser` collects other mistakes. `balancers` is `None` when
+/// only a manifest is checked. `stays_on` is the load balancer that the Service keeps while it can't have the one that
+/// it asks for.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -157,7 +162,7 @@ fn not_allowed(share: Share, service: &Service) -> String {
     )
 }
 
-/// The load balancers that this cluster has for the group, by their labels.
+/// The load balancers that this cluster made for the group, by their labels.
 fn made_for<'a>(
     share: Share,
     balancers: Option<Balancers<'a>>,
@@ -173,8 +178,9 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
-/// it is not allowed any more, asks for another load balancer that it can't have, or is left alone.
+/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer
+/// without being a member. Such a Service is not allowed any more, or asks for another load balancer that it can't
+/// have, or is left alone.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let mut made = made_for(share, balancers, group.cluster);
     group.members.iter().any(|member| member.namespace != share.namespace)
@@ -192,7 +198,7 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether Services of several namespaces, or others than Services, have ports on the load balancer, as labels say it.
+/// Whether the labels say that Services of several namespaces, or owners other than Services, have ports there.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -214,7 +220,8 @@ fn undecided<'a>(
     made.find(|one| one.ownership.uids().any(may_decide))
 }
 
-/// What the labels of the Service's load balancer say, and who asks for it.
+/// How the Service uses the load balancer, according to the load balancer's labels, and which Services ask for
+/// this load balancer.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -235,7 +242,7 @@ fn as_labelled<'a>(
     (Use::Shared(Share { namespace, name }), Vec::new())
 }
 
-/// The one that the annotation names. The error: why the Service can't have it.
+/// The load balancer that the annotation names. The error says why the Service can't have it.
 fn external<'a>(
     service: &Service,
     all: Balancers<'a>,
@@ -293,7 +300,7 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// The Service asks for a shared load balancer.
+    /// Puts the Service into the group of the shared load balancer that its annotation names.
     fn join_shared(
         &mut self,
         parser: &mut AnnotationParser,
@@ -309,7 +316,7 @@ impl<'a> Group<'a> {
             return;
         }
         let why = not_allowed(share, service);
-        // What is served stays served.
+        // A Service that already has ports on the load balancer keeps them, and their traffic.
         let mut made = made_for(share, balancers, cluster);
         match made.find(|one| has_labelled_port(*one, service)) {
             None => self.refused = Some(why),
@@ -323,7 +330,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The Service asks for the external load balancer with this ID or name.
+    /// Puts the Service into the group of the external load balancer whose ID or name is `text`.
     fn join_external(&mut self, text: &str, balancers: Option<Balancers<'a>>) {
         let (service, cluster) = (self.service, self.cluster);
         let found = balancers.map(|all| external(service, all, text, cluster));
@@ -336,8 +343,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Puts the Service among the members as it is now, the oldest first, and says who decides. `stays_on`: the load balancer
-    /// on which the Service stays although it asks for another one; there it decides only where no other Service has a port.
+    /// Adds the planned Service to the members, in place of an older version of it. Sorts the members by age, the
+    /// oldest first, and determines the deciders. `stays_on` is the load balancer on which the Service stays
+    /// although it asks for another load balancer. In this case the Service is a decider only when it is the
+    /// only member and no other Service uses `stays_on`.
     fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
         let uid = &self.service.uid;
         let is_released =
@@ -368,8 +377,8 @@ impl<'a> Group<'a> {
         matches!(self.of, Use::Own)
     }
 
-    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the Service.
-    /// Annotations that can't be understood may ask for it.
+    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the
+    /// Service. Annotations that can't be understood may ask for it.
     pub(crate) fn may_be_asked_for(&self, balancer: Labelled, balancers: Balancers) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
@@ -383,7 +392,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// `namespace.name` of the group, or of the Service that is alone.
+    /// `namespace.name` of the group, or of the Service when it is in no group.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             Use::Shared(share) => share.label(),
@@ -403,13 +412,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether nobody decides about the whole of a shared load balancer: there is no Service of the group's own namespace, or
-    /// one of them was not read.
+    /// Whether no Service decides about the whole of a shared load balancer, because the group's own namespace has no
+    /// Service in the group, or because one of those Services was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Why an annotation of the Service about the whole load balancer has no effect.
+    /// Why the Service's annotations about the whole load balancer have no effect.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -426,7 +435,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the ways stay by which present targets are reached, because no Service decides about the whole.
+    /// Whether existing targets keep the private or public IP by which they are reached, because no Service decides
+    /// about the whole load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -435,8 +445,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().filter(move |one| one.namespace == namespace)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first: members, and Services that ask for
-    /// another one and did not leave this one yet.
+    /// The Services that have a port on this external load balancer, the oldest first. Some of them are members. The
+    /// others ask for another load balancer by now, and have not left this one yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |one: &&Service| {
             let mut ports = balancer.services.iter();
@@ -453,7 +463,8 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// The Service that has this port with this node port, where the label of the port was lost.
+    /// The Service that has a port with this number and node port. It is the owner of the port when the port has no
+    /// label. On an external load balancer [`is_recognised`] must be true as well.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -473,7 +484,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// By the port's label, else by both port numbers, else by the label of the whole.
+    /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
+    /// decide. When they match no Service, the label `service-uid` of the load balancer decides.
     fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,
@@ -497,7 +509,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Does it carry the UID of a Service that may not exist any more?
+    /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         !self.is_external()
@@ -507,7 +519,8 @@ impl<'a> Group<'a> {
                 .any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
     }
 
-    /// Does a Service have a port there that is not of the group any more? It is about to be removed.
+    /// Whether a Service that has left the group still has a port on the load balancer. This port is about
+    /// to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
@@ -516,7 +529,7 @@ impl<'a> Group<'a> {
         !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
     }
 
-    /// Is it to be removed, because no Service has it any more?
+    /// Whether the port is to be removed, because no Service has it any more.
     pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
@@ -529,8 +542,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|one| one.uid != self.service.uid)
     }
 
-    /// Ports that are on the load balancer, or are to be, and are not this Service's: those of older Services, and
-    /// those that are there and stay.
+    /// The port numbers that this Service can't have on the load balancer: the ports of older Services in the group,
+    /// and the ports of other owners that are on the load balancer and stay.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let found = there.into_iter().flat_map(|balancer| {
@@ -542,7 +555,8 @@ impl<'a> Group<'a> {
         older.chain(found.map(|one| one.listen_port)).collect()
     }
 
-    /// Why this Service can't have a port: who has it keeps it; of several that are to get it, the oldest does.
+    /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
+    /// its owner. When several Services ask for a new port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
@@ -554,7 +568,8 @@ impl<'a> Group<'a> {
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
-                    // Else it is about to be removed.
+                    // When the owner does not ask for the port any more, the port is about to be removed, so it
+                    // counts as free.
                     if let Some(member) = member.filter(|one| claims(one, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
@@ -577,8 +592,9 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// What the labels are to say, and of that what is shown: see [`Wanted`]. `balancer`: `None` for one that is created.
-    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `balancers`: all of the project.
+    /// Returns the labels that the load balancer is to have, and those that are shown in the plan: see [`Wanted`].
+    /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
+    /// means that the load balancer outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -620,7 +636,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // When two load balancers have the UID, it is not known which one is the Service's.
+        // Only one load balancer may have the UID of the Service. With several it would not be known which of them
+        // is the Service's.
         let mut with_uid = balancers.with_uid(&self.service.uid);
         let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
@@ -634,8 +651,9 @@ impl<'a> Group<'a> {
         Wanted { to, shown }
     }
 
-    /// Whether the load balancer is, or was, not this Service's alone. By the label `service-uid` HCCM, and ccm, would remove the
-    /// ports of the others. A guest never owns the whole.
+    /// Whether other Services use the load balancer, or have used it. Then it must not get the label `service-uid`,
+    /// which would make hcloud-cloud-controller-manager, and `ccm`, remove the ports of the other Services. A guest
+    /// never owns the whole load balancer.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let Use::Shared(share) = self.of else {
             return false;
@@ -648,8 +666,9 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owners of ports that labels are to name: of the ports that the Service gets, and of those that came without a
-    /// label, or lost it.
+    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and the
+    /// group's ports that are on the load balancer and stay. A label that was never written, or was lost, is written
+    /// in this way.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
@@ -684,8 +703,8 @@ impl<'a> Group<'a> {
         ownership.ports.iter().filter(is_unwanted).map(|(number, _)| *number).collect()
     }
 
-    /// The value of the label that says which targets were there before: as it is, else what is there before our first
-    /// port.
+    /// The value of the label `targets-before`. An existing value stays. Otherwise the value lists the targets that the
+    /// load balancer has before our first port is added.
     fn targets_before(&self, balancer: Labelled) -> String {
         if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
@@ -695,7 +714,7 @@ impl<'a> Group<'a> {
             balancer.single_targets().map(|(target, _)| in_label(target)).collect();
         let all = targets.join("_");
         match targets.is_empty() {
-            // The label was lost.
+            // This cluster already has a port on the load balancer, so the label existed once and was lost.
             _ if balancer.services.iter().any(is_ours) => ALL.to_owned(),
             true => NONE.to_owned(),
             false if all.len() > LABEL_LENGTH || all.contains(':') => ALL.to_owned(),
@@ -703,13 +722,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Is it a target that was on the external load balancer before, or may have been?
+    /// Whether the external load balancer had this target before this cluster used it, or may have had it.
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
-/// What keeps a target of a load balancer that is not ours from being removed; see [`Group::is_before`].
+/// Whether the target of an external load balancer must not be removed, because the load balancer had it, or may have
+/// had it, before this cluster used it; see [`Group::is_before`].
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
     let value = balancer.ownership.targets_before(cluster);
     is_in(value.map_or(ALL, String::as_str), target)
@@ -740,13 +760,13 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
     }
 }
 
-/// Of its group, as its label says it.
+/// The name of the load balancer's group, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
     let group = balancer.ownership.group.as_ref()?;
     Some(group.replacen('.', "/", 1))
 }
 
-/// Whose each port is, where it is not one Service's own.
+/// The owner of each port. The list is empty when the load balancer belongs to one Service alone.
 pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.ownership.ports.get(&port.listen_port);
@@ -771,7 +791,7 @@ fn ports_of<'a>(
     all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
 }
 
-/// A redirect from HTTP needs port 80.
+/// Whether the Service uses the port. A Service that redirects HTTP to HTTPS uses port 80, too.
 fn claims(service: &Service, number: u16) -> bool {
     let is_on = |text: &str| text::boolean(text) == Ok(true);
     let redirects = || {

@@ -1,28 +1,29 @@
-//! What a write of labels, or a deletion, rests on: it is made only while that is still so.
+//! The condition of a write of labels, or of a deletion. The write is made only while the condition holds.
 
 use super::labels::{Labelled, Ownership, those_of_owners};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
-/// may have changed the load balancer since all of them were listed.
+/// The condition of a write that replaces labels, or of a deletion. The condition is checked against a new read just
+/// before the write, because an operator, Terraform or another cluster may have changed the load balancer since the
+/// plan's list was read.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: Seen,
-    /// Labels. The API replaces the whole map; the others are kept as they are when the write is made.
+    /// The labels to set. The API replaces all labels, so the other labels are sent as they are just before the write.
     set: BTreeMap<String, String>,
     remove: BTreeSet<String>,
 }
 
-/// What there was when the write was planned.
+/// The state of a load balancer or certificate, read either when the write was planned or just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     labels: BTreeMap<String, String>,
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// IDs of the load balancers that show a certificate.
+    /// The IDs of the load balancers that use a certificate.
     uses: BTreeSet<u64>,
 }
 
@@ -32,7 +33,8 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// The write after which the labels say `to`. `balancer`: `None` for one that is created.
+    /// The guard of a write after which the labels state the ownership `to`. `balancer` is `None` when the load
+    /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let nothing = Ownership::default();
         let from = balancer.map_or(&nothing, |one| one.ownership);
@@ -41,7 +43,7 @@ impl Guard {
         Guard { seen: seen.unwrap_or_default(), set, remove }
     }
 
-    /// The write also sets these labels.
+    /// Adds labels that the write sets as well.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.set.extend(labels);
         self
@@ -51,17 +53,17 @@ impl Guard {
         !self.set.is_empty() || !self.remove.is_empty()
     }
 
-    /// How many labels it sets.
+    /// How many labels the write sets.
     pub(crate) fn count(&self) -> usize {
         self.set.len()
     }
 
-    /// All labels after the write, as they were when it was planned.
+    /// All labels after the write, when nothing changes the labels between planning and writing.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.labels_now(&self.seen)
     }
 
-    /// All labels after the write.
+    /// All labels after the write. `now` is the state that was read just before the write.
     pub(crate) fn labels_now(&self, now: &Seen) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
         labels.retain(|key, _| !self.remove.contains(key));
@@ -69,9 +71,9 @@ impl Guard {
         labels
     }
 
-    /// Why the write must not be made. The load balancer may have changed since it was listed, for example by a change that
-    /// a killed process had begun. `takes_all`: the write is about the whole, so that it would also take ports and targets that
-    /// came meanwhile.
+    /// Why the write must not be made. The load balancer may have changed since the plan's list was read, for example
+    /// by a change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer.
+    /// Such a write would also affect ports and targets that others have added meanwhile.
     pub(crate) fn refused(
         &self,
         now: &Seen,

@@ -1,5 +1,5 @@
-//! Load balancers by what plans search them for. A list is indexed once, so that the plan of a Service costs the same,
-//! however many load balancers the project has.
+//! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
+//! plan of a Service costs the same, however many load balancers the project has.
 
 use super::labels::{Labelled, Ownership};
 use super::names::service_value;
@@ -8,8 +8,7 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// What the labels of the load balancers in a list say, and the places in the list, in ascending order, by what is
-/// searched for.
+/// The labels of the load balancers in a list, and for each key the places in the list, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     ownerships: Vec<Ownership>,
@@ -22,15 +21,16 @@ enum Key {
     Name(String),
     /// A public or private address.
     Address(IpAddr),
-    /// The UID of a Service that is on it, or on one of its ports.
+    /// The UID of a Service that has the load balancer, or a port of it.
     Uid(String),
-    // The values of its labels.
+    // The following keys are values of the load balancer's labels.
     ServiceUid(String),
     Service(String),
     Group(String),
     Adopt(String),
     Released(String),
-    /// Its owner allows ports on it. Only an operator makes such a one, so there are few.
+    /// The label `external`, by which the owner of a load balancer allows ports on it. Only operators set this label,
+    /// so few load balancers have it.
     External,
 }
 
@@ -48,7 +48,7 @@ impl Index {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // Several ports may be of one Service.
+                // When several ports belong to one Service, the key with its UID occurs several times.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
@@ -58,7 +58,7 @@ impl Index {
         index
     }
 
-    /// `balancers`: the list that the index was made for.
+    /// The list with this index. `all` must be the list that the index was made for.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }
@@ -77,7 +77,7 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     keys
 }
 
-/// What is found is in the order of the list.
+/// Every search returns load balancers in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
         self.all
@@ -102,12 +102,12 @@ impl<'a> Balancers<'a> {
         self.with(addresses.into_iter().map(Key::Address))
     }
 
-    /// Load balancers whose label has the UID of this Service, for itself alone.
+    /// Load balancers whose label `service-uid` has this UID.
     pub(crate) fn with_uid(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         self.with([Key::ServiceUid(uid.to_owned())])
     }
 
-    /// Load balancers that were made for a Service of this name.
+    /// Load balancers whose label `service` names this Service.
     pub(crate) fn made_for(
         self,
         service: &Service,
@@ -120,17 +120,17 @@ impl<'a> Balancers<'a> {
         self.with([Key::Group(label.to_owned())])
     }
 
-    /// Load balancers whose label asks this Service to adopt them.
+    /// Load balancers whose label `adopt` names this Service.
     pub(crate) fn asking(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         self.with([Key::Adopt(service_value(service))])
     }
 
-    /// Load balancers on which the management of the Service with this UID ended.
+    /// Load balancers on which the management of the Service with this UID has ended.
     pub(crate) fn released(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         self.with([Key::Released(uid.to_owned())])
     }
 
-    /// Load balancers that carry the UID of this Service, and all external ones.
+    /// Load balancers that have the Service's UID in a label, and all external ones.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with([Key::Uid(service.uid.clone()), Key::External])
     }

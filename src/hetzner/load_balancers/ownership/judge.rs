@@ -1,20 +1,21 @@
 //! The one judge of ownership: what a load balancer is to a Service, and what may be done with it.
 //!
-//! Finding, adopting, releasing, deleting and orphans ask it. In each table the first row that fits decides. In doubt a load
-//! balancer stays as it is. Each row has a test with its number: `judge/tests.rs`.
+//! Finding, adopting, releasing, deleting and the search for orphans ask the judge. In each table the first row that
+//! fits decides. In doubt a load balancer stays as it is. Each row has a test with its number in `judge/tests.rs`. A
+//! living Service is one that exists in this cluster.
 //!
-//! # What the Service has on it: [`stake`]
+//! # What the Service has on the load balancer: [`stake`]
 //!
 //! | row | the load balancer | the Service has on it |
 //! |--:|---|---|
 //! | 1 | no label has the Service's UID, and no port is recognised as the Service's | [`Stake::Nothing`] |
-//! | 2 | a label names another cluster, and the targets do not prove that it is this one's | [`Stake::Copy`]: it is that cluster's |
+//! | 2 | a label names another cluster, and the targets do not prove that the load balancer belongs to this one | [`Stake::Copy`]: the other cluster owns it |
 //! | 3 | `service-uid` has the Service's UID, and no other living Service uses it | [`Stake::Whole`] |
 //! | 4 | anything else | [`Stake::Part`]: some ports |
 //!
-//! What proves that it is this cluster's is said at [`other_cluster`].
+//! [`other_cluster`] describes what proves that a load balancer belongs to this cluster.
 //!
-//! # Whether the Service may adopt it: [`adoption`]
+//! # Whether the Service may adopt the load balancer: [`adoption`]
 //!
 //! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
 //! |--:|---|---|---|---|
@@ -25,7 +26,7 @@
 //! | 5 | a label names another cluster | yes | no | no |
 //! | 6 | a Service of another namespace left it, and it is this cluster's or kept | yes | no | no |
 //! | 7 | a label says that another program owns it, and we did not create it | yes | no | next row |
-//! | 8 | this cluster had it for a Service of this name: the Service itself, or one that does not exist any more | yes | yes | yes |
+//! | 8 | this cluster had it for a Service of this name: the Service itself, or a Service that does not exist any more | yes | yes | yes |
 //! | 9 | this cluster had it for another Service, which does not exist any more | yes | yes | no |
 //! | 10 | the UID of a Service that does not exist; all targets are nodes of this cluster | yes | yes | no |
 //! | 11 | the UID of a Service that does not exist | yes | no | no |
@@ -33,29 +34,29 @@
 //! | 13 | it has a target that is no node of this cluster | yes | no | no |
 //! | 14 | none of these | yes | yes | no |
 //!
-//! # What happens to it when the Service leaves it: [`why_it_stays`]
+//! # What happens to the load balancer when the Service leaves it: [`why_it_stays`]
 //!
-//! Deleted is only what was certainly made for the Service and is used by it alone.
+//! A load balancer is deleted only when it was certainly made for the Service, and the Service is its only user.
 //!
-//! | row | it has | then |
+//! | row | the load balancer has | then it is |
 //! |--:|---|---|
 //! | 1 | other living Services | released |
 //! | 2 | the label `external` of its owner | released |
 //! | 3 | the label `released` with another UID | released |
 //! | 4 | the annotation or the label `keep`, see [`is_kept`] | released, with the label `keep` |
 //! | 5 | a target that is no node of this cluster, see [`foreign_target`] | released |
-//! | 6 | the label `created`, which only the request that creates one sets | deleted |
+//! | 6 | the label `created`, which only the request that creates a load balancer sets | deleted |
 //! | 7 | the label `adopted` or `adopt` | released |
-//! | 8 | no label `service-uid`: it lost its labels | released |
-//! | 9 | a label that is neither ours nor `hcloud-ccm/…` | released: an operator's or a program's |
+//! | 8 | no label `service-uid`, because it lost its labels | released |
+//! | 9 | a label that is neither ours nor `hcloud-ccm/…` | released, because an operator or a program may own it |
 //! | 10 | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
-//! | 11 | been created more than a minute before its Service, so no controller made it for that | released |
-//! | 12 | none of these | deleted: Hetzner's controller made it, or an older version of ours |
+//! | 11 | been created more than a minute before its Service, so that no controller made it for that Service | released |
+//! | 12 | none of these | deleted, because Hetzner's controller made it, or an older version of ours |
 //!
-//! Rows 8 to 11 recognise an adopted one whose label `adopted` was removed, as Terraform does with every label that it does
-//! not know. A load balancer that is to be deleted and is protected from it stays, too.
+//! Rows 8 to 11 recognise an adopted load balancer whose label `adopted` was removed. Terraform removes every label
+//! that it does not know. A load balancer that is to be deleted and is protected from deletion stays, too.
 //!
-//! # What it is when no Service has it: [`leftover`]
+//! # What the load balancer is when no Service has it: [`leftover`]
 //!
 //! | row | the load balancer | it is |
 //! |--:|---|---|
@@ -67,8 +68,8 @@
 //! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
 //!
-//! Row 5 of the table before holds for orphans, too: a restored cluster has the UID of the other one, so a target that is no
-//! node here may still be wanted there.
+//! Row 5 of the table before applies to orphans, too. A restored cluster has the UID of the original cluster, so a
+//! target that is no node here may still be wanted there.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
@@ -85,29 +86,29 @@ use jiff::{SignedDuration, Timestamp};
 #[cfg(test)]
 mod tests;
 
-/// By how much the clocks of both APIs may differ.
+/// The largest difference that is expected between the clocks of the Kubernetes API and of Hetzner's API.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a Service has on a load balancer.
+/// The extent to which a Service owns a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// The load balancer is another cluster's, which has a Service of the same UID. The UID of that cluster.
+    /// The load balancer belongs to the cluster with this UID, which has a Service of the same UID.
     Copy(&'a str),
-    /// The load balancer is the Service's alone.
+    /// The load balancer belongs to the Service alone.
     Whole,
-    /// Ports on a load balancer that others use, too, or used.
+    /// The Service has ports on a load balancer that others use or used, too.
     Part,
 }
 
-/// What asks for the adoption of a load balancer.
+/// The origin of a request to adopt a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
-    /// The label `adopt`, which an operator set on it.
+    /// The label `adopt`, which an operator set on the load balancer.
     Label,
-    /// An annotation of the Service has its name.
+    /// The annotation `name` of the Service, which names the load balancer.
     Name,
-    /// Nothing asks. It has the name that the Service's load balancer would get.
+    /// There is no request. The load balancer has the name that the Service's load balancer would get.
     Default,
 }
 
@@ -115,18 +116,18 @@ pub(crate) enum AskedBy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNot<'a> {
     External,
-    /// It is of another living Service with this UID.
+    /// Another living Service, with this UID, owns the load balancer.
     OfService(&'a String),
-    /// For people. An operator may allow it by the label `adopt`.
+    /// Any other reason, as a text for people. An operator may allow the adoption by the label `adopt`.
     Other(String),
 }
 
-/// What a load balancer of this cluster is that no Service has.
+/// The state of a load balancer that belongs to this cluster and that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// Why it is not deleted, for people. `None`: it is deleted on request.
+        /// Why the orphan is not deleted, as a text for people. `None` means that it is deleted on request.
         stays: Option<String>,
     },
 }
@@ -149,7 +150,7 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// The load balancers on which the Service has something.
+/// The load balancers that have the Service's UID in a label, or a port that is recognised as the Service's.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -185,14 +186,14 @@ pub(crate) fn adoption<'a>(
     if let Some(uid) = ownership.other_cluster_named(cluster) {
         return refused(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
     }
-    // Another tenant's DNS may still point to its address.
+    // The DNS names of another tenant may still point to the load balancer's address.
     if let (Some(other), true) = (
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
         return refused(format!("it was left by {other}, of another namespace"));
     }
-    // On a load balancer that ccm created, this label came from a Service's annotation `labels`.
+    // On a load balancer that this controller created, this label came from the annotation `labels` of a Service.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
         return refused(format!("its label {label} says that another program owns it"));
@@ -200,7 +201,8 @@ pub(crate) fn adoption<'a>(
     is_nobodys(balancer, service, cluster, by)
 }
 
-/// Rows 8 to 14: no living Service, no other cluster, no other namespace and no other program has it.
+/// Decides by rows 8 to 14 of the table of [`adoption`]. The caller has made sure that no living Service, no other
+/// cluster, no other namespace and no other program has the load balancer.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,
@@ -232,7 +234,7 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Why a load balancer is released when its Service leaves it, and stays. `None`: it is deleted.
+/// Why a load balancer is released and stays when its Service leaves it. `None` means that it is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,
@@ -279,7 +281,8 @@ pub(crate) fn why_it_stays(
     None
 }
 
-/// `None`: it is not this cluster's, or a Service has it.
+/// The state of a load balancer that no Service uses. `None` when the load balancer does not belong to this cluster, or
+/// when a Service uses it.
 pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
     let ownership = balancer.ownership;
     let lives = |uid: &String| cluster.service_uids.contains(uid);

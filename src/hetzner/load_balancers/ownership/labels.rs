@@ -1,12 +1,12 @@
-//! What the labels of a load balancer or certificate say about whose it is. No other file names their keys.
+//! The labels that say who owns a load balancer or certificate. No other file names the keys of the labels.
 //!
-//! | key | of a load balancer it says | who writes it |
+//! | key | what the label says of a load balancer | who writes the label |
 //! |---|---|---|
 //! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for: one of this name may take it again | we |
-//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, by which two clusters of one project differ | we |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for; a Service of this name may take it again | we |
+//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | we |
 //! | `ccm-from-scratch/cluster` | `--cluster-name`, for people | we |
-//! | `ccm-from-scratch/created` | we created it; written by that request alone, because a missing label must be safe | we |
+//! | `ccm-from-scratch/created` | we created it; only the request that creates it writes the label, because a missing label must be safe | we |
 //! | `ccm-from-scratch/adopted` | we adopted it | we |
 //! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
 //! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | we |
@@ -14,10 +14,10 @@
 //! | `ccm-from-scratch/released` | the UID of the Service whose management on it ended | we |
 //! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external one had before that cluster used it | we |
 //! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt it | an operator |
-//! | `ccm-from-scratch/external` | it is external: the namespace whose Services may use it, or nothing for all | its owner |
+//! | `ccm-from-scratch/external` | it is external; the value is the namespace whose Services may use it, or empty for all namespaces | its owner |
 //!
-//! A certificate has `service-uid`, `service`, `cluster-uid` and `cluster` with the same meaning. `ccm-from-scratch/secret`
-//! is `namespace.name` of the Secret that it was uploaded from.
+//! On a certificate `service-uid`, `service`, `cluster-uid` and `cluster` have the same meaning.
+//! `ccm-from-scratch/secret` is `namespace.name` of the Secret that the certificate was uploaded from.
 
 use super::names::{label_value, service_value};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
@@ -34,38 +34,39 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The number of a port follows.
+/// The start of a key. The number of a port follows.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The UID of a cluster follows.
+/// The start of a key. The UID of a cluster follows.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
-/// The value of labels that say yes.
+/// The value of labels that mean yes.
 const YES: &str = "true";
 
-/// How the keys of Hetzner's controller begin, and ours.
+/// The prefix of the keys of Hetzner's controller, and the prefix of our keys.
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 const OUR_PREFIX: &str = "ccm-from-scratch/";
 
-/// How the keys begin of the labels by which the infrastructure provider of Cluster API owns a load balancer.
+/// The prefix of the labels by which the infrastructure provider of Cluster API marks its load balancers.
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
-/// How the keys begin of the labels by which tools own what they made for one cluster.
+/// The prefix of the labels by which tools mark the objects that they made for one cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label that says that a program manages an object, and deletes it when it is not needed.
+/// The value by which a label says that a program manages an object, and deletes the object when it is
+/// no longer needed.
 const OWNED: &str = "owned";
-/// The domains of keys by which programs know their load balancers. `kubernetes.io` stands for its subdomains, too.
+/// The domains of label keys that programs use to find their load balancers. `kubernetes.io` includes its subdomains.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
-/// The label of a managed certificate that the authority's test service issues. Hetzner defines it.
+/// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// Why these labels are wanted.
+/// The reason that people see for a change of these labels.
 pub(crate) const WHOSE: &str = "labels say whose it is";
 
-/// What the labels of a load balancer say about whose it is: one field for each key of the table above. `None`: it has
-/// no such label.
+/// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
+/// that the load balancer has no such label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
@@ -79,15 +80,15 @@ pub(crate) struct Ownership {
     pub(crate) released: Option<String>,
     pub(crate) adopt: Option<String>,
     pub(crate) external: Option<String>,
-    /// The UIDs of the Services that own ports.
+    /// The UID of the Service that owns the port. The key is the number of the port.
     pub(crate) ports: BTreeMap<u16, String>,
-    /// The targets that were there before, by the UID of the cluster.
+    /// The targets that an external load balancer had before a cluster used it, by the UID of that cluster.
     pub(crate) targets_before: BTreeMap<String, String>,
-    /// Labels whose keys begin like ours and mean nothing.
+    /// Labels with our prefix and an unknown key.
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer with what its labels say.
+/// A load balancer, with the ownership that its labels state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
@@ -102,12 +103,13 @@ impl Deref for Labelled<'_> {
     }
 }
 
-/// A label that is to be there, or to be absent.
+/// A label that is to be present or absent.
 pub(crate) struct WantedLabel {
     pub(crate) key: String,
-    /// `None`: it is to be absent.
+    /// `None` means that the label is to be absent.
     pub(crate) value: Option<String>,
-    /// Whether Hetzner's controller would miss it, so that a take-over writes it.
+    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager. The
+    /// other labels are not missed then.
     pub(crate) counts_upstream: bool,
 }
 
@@ -129,7 +131,7 @@ impl Ownership {
         read
     }
 
-    /// The fields that have one key each.
+    /// The keys that have exactly one label each, with the fields that hold the values of the labels.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -150,7 +152,7 @@ impl Ownership {
         self.fields().into_iter().find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
-    /// The labels that say this.
+    /// The labels that state this ownership.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let fields = own.fields().into_iter();
@@ -162,7 +164,7 @@ impl Ownership {
         fields.chain(ports).chain(targets).chain(unknown).collect()
     }
 
-    /// The labels to set, and the keys of those to remove, so that the labels say `to` afterwards.
+    /// The labels to set, and the keys of the labels to remove, so that the labels state the ownership `to`.
     pub(crate) fn change_to(&self, to: &Ownership) -> (BTreeMap<String, String>, BTreeSet<String>) {
         let (from, mut set) = (self.labels(), to.labels());
         let removed = from.keys().filter(|key| !set.contains_key(*key)).cloned().collect();
@@ -170,7 +172,8 @@ impl Ownership {
         (set, removed)
     }
 
-    /// What changes when the labels say `to` afterwards, and all that `said` says, in the order of the keys.
+    /// The labels that must be removed so that the labels state `to`, and all labels of `said`. They are in the order
+    /// of the keys.
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));
@@ -184,7 +187,7 @@ impl Ownership {
         wanted.collect()
     }
 
-    /// Adds what `said` says. It wins over what is there.
+    /// Adds what `said` states. A value in `said` replaces the previous value.
     pub(crate) fn say(&mut self, said: Ownership) {
         for (key, value) in said.labels() {
             if let Some(field) = self.field(&key) {
@@ -195,7 +198,8 @@ impl Ownership {
         self.targets_before.extend(said.targets_before);
     }
 
-    /// What is said of all that is this cluster's, as far as the cluster is known.
+    /// The ownership of an object that belongs to this cluster. A field of the cluster's identity that is not
+    /// known is `None`.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         let is_named = !cluster.name.is_empty();
         Ownership {
@@ -205,7 +209,7 @@ impl Ownership {
         }
     }
 
-    /// What is said of the load balancer of one Service.
+    /// The ownership of a load balancer that belongs to one Service.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
@@ -218,12 +222,12 @@ impl Ownership {
         self.created = Some(YES.to_owned());
     }
 
-    /// Says that we adopted the load balancer. Not called for one that we created.
+    /// Sets the label that says that we adopted the load balancer. It is not set on a load balancer that we created.
     pub(crate) fn say_adopted(&mut self) {
         self.adopted = Some(YES.to_owned());
     }
 
-    /// The UIDs of all Services that the load balancer says it is of.
+    /// The UIDs of all Services that own the load balancer, or a port of it, according to its labels.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &String> {
         self.service_uid.iter().chain(self.ports.values())
     }
@@ -233,45 +237,49 @@ impl Ownership {
         !service.uid.is_empty() && self.uids().any(|uid| *uid == service.uid)
     }
 
-    /// Whether a label says that it is this cluster's. A cluster whose identity is not known has nothing.
+    /// Whether a label says that the load balancer is this cluster's. A cluster whose identity is not
+    /// known owns nothing.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         let uid = self.cluster_uid.as_ref();
         uid.is_some_and(|uid| cluster.is_known_by(uid))
     }
 
-    /// The UID of another cluster, where a label says that it is that one's.
+    /// The UID of another cluster, when a label says that the load balancer belongs to that cluster.
     pub(crate) fn other_cluster_named(&self, cluster: &Cluster) -> Option<&String> {
         let uid = self.cluster_uid.as_ref();
         uid.filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// The targets that an external one had before this cluster used it.
+    /// The targets that an external load balancer had before this cluster used it.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
     }
 
-    /// Whether an operator's label names this Service as the one that may adopt it.
+    /// Whether the operator's label `adopt` names this Service.
     pub(crate) fn asks_for(&self, service: &Service) -> bool {
         self.adopt.as_ref() == Some(&service_value(service))
     }
 
-    /// The key of a label by which a controller makes the whole of it what Services want. With one it is not external.
+    /// The key of a label that says that a controller manages the whole load balancer for Services. Such a load
+    /// balancer is not external.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// The label `service`, else `keep`, where it names another namespace than the Service's.
+    /// The value of the label `service`, when it names another namespace than the Service's. A load balancer without
+    /// the label `service` is judged by its label `keep` instead.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
-        // One that is too long for the label is known by the whole label alone.
+        // A value that was cut can only be compared as a whole.
         let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
             || *made_for == service_value(service);
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the Service is a guest there: the load balancer is a group's of another namespace. A label that was cut within
-    /// the namespace counts so.
+    /// Whether the Service is a guest on the load balancer, which means that the load balancer belongs to a group of
+    /// another namespace. When the label of the group was cut within the namespace, the namespace is not known, and the
+    /// Service counts as a guest.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
@@ -285,13 +293,14 @@ fn port_of(key: &str) -> Option<u16> {
     (number.to_string() == text).then_some(number)
 }
 
-/// The namespace of what a label names by `namespace.name`. A namespace has no dot; `None` means that the label was cut
-/// inside the namespace, so that several namespaces may be meant.
+/// The namespace in a label's value `namespace.name`. A namespace has no dot, so a value without a dot was cut inside
+/// the namespace. Several namespaces may begin like this value, so the result is `None`.
 pub(crate) fn namespace_of(value: &str) -> Option<&str> {
     value.split_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The labels that say whose a load balancer or certificate is. While these stay the same, a planned write may be made.
+/// The labels that say who owns a load balancer or certificate. A planned write is made only when these labels are
+/// unchanged since the plan.
 pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, value| {
@@ -300,8 +309,8 @@ pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<Str
     labels
 }
 
-/// The label that says that another program owns the load balancer, as `KEY=VALUE`. Labels of an operator, for example those
-/// of Terraform, say no such thing.
+/// The label, as `KEY=VALUE`, that says that another program owns the load balancer. Labels of an operator, for example
+/// those of Terraform, do not say so.
 pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     let found = balancer.labels.iter().find(|(key, value)| says_owner(key, value));
     found.map(|(key, value)| format!("{key}={value}"))
@@ -321,7 +330,7 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether other programs know their load balancers by labels of this key, so that no Service may set one.
+/// Whether other programs find their load balancers by labels with this key. No Service may set such a label.
 pub(crate) fn is_of_program(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     key.starts_with(CLUSTER_API_PREFIX)

@@ -1,5 +1,5 @@
-//! Whose a load balancer is, and each of its ports: which Services use one together, which one is a Service's, and what
-//! happens to it when its Service leaves it. The rules are the tables of [`judge`].
+//! The ownership of load balancers and of their ports: which Services use one load balancer together, which one belongs
+//! to a Service, and what happens to a load balancer when its Service leaves it. The rules are the tables of [`judge`].
 
 pub(crate) mod certificates;
 pub(crate) mod context;

@@ -3,16 +3,17 @@
 use crate::provider::{Cluster, Profile, Service};
 use crate::text::fnv1a;
 
-/// As long as a host name's part and a label's value may be.
+/// The length limit of a label's value and of each part of a host name.
 pub(super) const LONGEST: usize = 63;
 
-/// As upstream cuts it.
+/// The length to which hcloud-cloud-controller-manager cuts the name, in characters.
 const LONGEST_UPSTREAM: usize = 32;
 
-/// Of a chain's SHA-256 in the name of its certificate: 80 bits, so that no tenant can make another chain with them.
+/// How many digits of a chain's SHA-256 the name of its certificate has. They are 80 bits, so that no tenant can make
+/// another chain with the same digits.
 const UPLOAD_DIGITS: usize = 20;
 
-/// The name of a load balancer whose Service names none.
+/// The name of a load balancer whose Service asks for no name.
 pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluster) -> String {
     match profile {
         Profile::Hcloud => {
@@ -23,16 +24,16 @@ pub(crate) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// For what has this name in its namespace.
+/// The name of a load balancer for the Service or group with this name in this namespace.
 pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
     fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
         letter.is_ascii_alphanumeric() || letter == '-'
     })
 }
 
-/// The name of a certificate that is uploaded from this Secret: another one for each chain, Secret and cluster. A chain
-/// holds the public half of its key: where the key changes, so does the chain. `digest`: see `TlsPair`. `taken_by`: the ID
-/// of another certificate that has the name which this one would get.
+/// The name of a certificate that is uploaded from this Secret. The name differs for each chain, Secret and cluster. A
+/// chain contains the public key, so the chain changes whenever the key changes. `digest` is explained at `TlsPair`.
+/// When another certificate has the name already, `taken_by` is its ID, and a hash of this ID makes the name different.
 pub(crate) fn upload_name(
     namespace: &str,
     secret: &str,
@@ -50,8 +51,8 @@ pub(crate) fn upload_name(
     stem + &beside + &whose + &digest
 }
 
-/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest`: with
-/// this chain; `None` means with any chain.
+/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest` is
+/// the digest of the chain; `None` means any chain.
 pub(crate) fn is_upload_name(
     name: &str,
     uid: &str,
@@ -66,12 +67,12 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// What the name of a certificate of this Secret has before the digits of its chain.
+/// The part of a certificate's name that identifies the cluster and the Secret. The digits of the chain follow.
 fn upload_whose(uid: &str, namespace: &str, secret: &str) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 
-/// `namespace.name` of a Service, as labels have it.
+/// `namespace.name` of a Service, in the form of a label's value.
 pub(crate) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
@@ -80,8 +81,8 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// The text with other letters replaced by dashes, letters or digits at both ends, and where
-/// that takes too much away, a hash of the whole at its end.
+/// Replaces each letter that is not allowed by a dash, and removes such dashes and other signs from both ends. When
+/// this changed the text, or when the text is too long, a hash of the original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -93,8 +94,9 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// Shortened so that a hash of `of` has room behind it: also the name of what only `of` has, where another load
-/// balancer has the default name.
+/// Appends a hash of `of` to the text, and shortens the text when the result would be too long. When another
+/// load balancer has the default name, the result is the name to use. No other owner gets the same name,
+/// because `of` differs.
 pub(crate) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;

@@ -1,11 +1,11 @@
-//! What the labels of a load balancer say once a Service is off it.
+//! The labels of a load balancer after a Service left it.
 
 use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// The labels after the Service left. After the last Service none of ours is left; an external load balancer keeps its
-/// owner's labels and those of other clusters.
+/// The labels after the Service has left the load balancer. When the last Service leaves, all labels of this controller
+/// are removed. An external load balancer keeps the labels of its owner and of other clusters.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -20,7 +20,7 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // Another cluster may use it too.
+        // Another cluster may use the external load balancer, too.
         let before = &mut to.targets_before;
         before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
@@ -29,8 +29,8 @@ pub(crate) fn without_service(
     to
 }
 
-/// What the labels say once the management of the Service on it has ended. The labels of ports of an external one say later
-/// which ones the Service takes back.
+/// The labels after the management of the Service on the load balancer has ended. An external load balancer keeps the
+/// labels of ports. When the Service comes back, these labels say which ports it takes back.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,
@@ -46,7 +46,7 @@ pub(crate) fn after_management(
     to
 }
 
-/// Why the management of the Service on it can't end.
+/// Why the management of the Service on the load balancer can't end.
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! Groups: the names of shared and external load balancers, and the Services that ask for one.
+//! Groups: the names of shared and external load balancers, and the Services that ask for them.
 
 use super::index::Balancers;
 use super::labels::Labelled;
@@ -7,10 +7,10 @@ use crate::hetzner::load_balancers::annotations::parser::value_of;
 use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
 
-/// What comes before the ID or name of an external load balancer in [`key`].
+/// The text before the ID or name of an external load balancer in [`key`].
 const OF_EXTERNAL: &str = "external:";
 
-/// As long as a label's value may be.
+/// The length limit of a label's value.
 pub(crate) const LABEL_LENGTH: usize = LONGEST;
 
 /// A group's name.
@@ -39,18 +39,18 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// The Services that may share it, of those that ask for it.
+    /// The Services that may share the load balancer, among all Services that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
         all.iter().filter(move |one| self.is_open_to(&one.namespace, &guests))
     }
 
-    /// Whether Services of this namespace may share it. `all`: the Services that ask for it.
+    /// Whether Services of this namespace may share the load balancer. `all` are the Services that ask for it.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }
 
-    /// The namespaces that its hosts list. A host is a Service of its own namespace.
+    /// The namespaces that the hosts of the group list. A host is a Service of the group's own namespace.
     fn guests(self, all: &[Service]) -> Vec<&str> {
         let hosts = all.iter().filter(|one| one.namespace == self.namespace);
         let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
@@ -63,8 +63,8 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label `group` the
-/// Services of a load balancer's group are found as well.
+/// The text that is equal for all Services of a group; see `LoadBalancers::group`. For a shared load balancer the text
+/// is also the value of the label `group`, so that the label leads to the Services of the group.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -82,7 +82,8 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// The key of the same group that names an external load balancer by its ID, where the project has it.
+/// Replaces the name of an external load balancer by its ID, so that both ways to name it give the same key. The key
+/// stays unchanged when the project has no such load balancer.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
@@ -99,7 +100,8 @@ impl Share<'_> {
     }
 }
 
-/// The group with this label, which may be cut, and the Services that ask for it.
+/// The group with this label, and the Services that ask for it. The label may be cut, so the names of the group are
+/// taken from the annotation of one of these Services.
 pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
     let all = cluster.groups.of_key(label);
     let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
@@ -107,14 +109,15 @@ pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>,
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// The load balancer with this text as its ID, else as its name.
+/// The load balancer whose ID is this text. When there is none, the load balancer whose name is this text.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|one| one.id.to_string() == text);
     by_id.or_else(|| balancers.named(text).next())
 }
 
-/// By what Services name it as external; see [`key`].
+/// The two keys by which Services may ask for this external load balancer, one with its ID and one with its
+/// name; see [`key`].
 pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))

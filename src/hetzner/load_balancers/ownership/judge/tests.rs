@@ -1,4 +1,4 @@
-//! The rows of the judge's tables, by their numbers. A load balancer of a row fits no row above it, unless it says so.
+//! Tests of the rows of the judge's tables, by their numbers. A row's load balancer fits no row above, unless noted.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::Index;
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::collections::HashMap;
 
 const UID: &str = "uid-web";
-/// Of a living Service, and of one that does not exist any more.
+/// The UID of a living Service, and the UID of a Service that does not exist any more.
 const LIVES: &str = "uid-lives";
 const GONE: &str = "uid-gone";
 const NODE: u64 = 1;
@@ -31,7 +31,7 @@ fn service() -> Service {
     }
 }
 
-/// `cluster-1` with one node. Its Services are `web`, and another one in group `edge`.
+/// `cluster-1` with one node. Its Services are `web` and another Service, which is in group `edge`.
 fn cluster() -> Cluster {
     let uids = [UID, LIVES].map(str::to_owned);
     let mut sharing = service();
@@ -48,7 +48,7 @@ fn cluster() -> Cluster {
     }
 }
 
-/// A load balancer with these labels, and servers as targets.
+/// A load balancer with these labels, and with servers as targets.
 fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let target = |id: &u64| Target::Server {
@@ -96,7 +96,7 @@ fn what_the_service_has_on_it() {
     for (row, balancer, has) in [
         (1, balancer(&[], &[]), "Nothing"),
         (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
-        // An external one with the numbers of the Service: its status does not say that it is served there.
+        // The external load balancer has the port numbers of the Service, but the Service's status does not name it.
         (1, with_port(balancer(&[(EXTERNAL, "")], &[NODE])), "Nothing"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]), "Copy(\"cluster-9\")"),
         (2, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]), "Copy(\"cluster-9\")"),
@@ -107,7 +107,7 @@ fn what_the_service_has_on_it() {
         ),
         (3, balancer(&[own], &[]), "Whole"),
         (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
-        // Restored: the targets prove that it is this cluster's.
+        // The cluster was restored, and the targets prove that the load balancer belongs to it.
         (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
         (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
         (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
@@ -117,7 +117,7 @@ fn what_the_service_has_on_it() {
         let stake = judged(&balancer, |one| format!("{:?}", stake(one, &service(), &cluster())));
         assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
     }
-    // All labels were lost at once, and the status shows its address.
+    // All labels were lost at once, and the status shows the load balancer's address.
     let mut lost = with_port(balancer(&[(EXTERNAL, "")], &[NODE]));
     lost.public_net.ipv4.ip = Some("203.0.113.7".parse().unwrap());
     let served = Service { addresses: vec!["203.0.113.7".to_owned()], ..service() };
@@ -130,8 +130,8 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // For the label `adopt`, the name, the default name: `y`, `n`, or `-` where it can't be asked.
-    // Of rows 1 to 5 row 8 would fit, too.
+    // The letters are the answers for the label `adopt`, the name and the default name: `y`, `n`, or `-` when the
+    // question can't be asked. The load balancers of rows 1 to 5 would fit row 8, too.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
@@ -157,7 +157,7 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // Rows 6 and 7 do not fit what has no sign of this cluster, and what we created.
+        // Row 6 does not fit without a sign of this cluster, and row 7 does not fit a load balancer that we created.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
@@ -192,7 +192,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // The label wins over what rows 8 to 11 guess.
+        // The label `created` wins over the guesses of rows 8 to 11.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
