@@ -8,28 +8,30 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type Instances = View<Vec<Instance>>;
 
-/// The servers of both APIs. Where one API does not answer, the servers of the other one are known all the same.
+/// The servers of both APIs. When one API does not answer, the servers of the other API are still known.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<Instances, provider::Error>,
     pub dedicated: Result<Instances, provider::Error>,
-    /// The list of cloud servers is an older one, in which these servers alone were read now. `None`: it was read whole.
+    /// The servers that alone were read again in an older list of cloud servers. `None` means that the list
+    /// was read whole.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
-/// What a plan needs of the servers that it rests on.
+/// The needs of a plan for the servers on which it rests.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
-    /// The list of cloud servers is in use for no longer than that.
+    /// The longest time that the list of cloud servers may have been in use.
     pub max_age: Duration,
-    /// The list of cloud servers was requested since then.
+    /// The moment since which the list of cloud servers must have been requested.
     pub since: Option<Instant>,
-    /// The list of dedicated servers was requested since then. It has a longest age of its own.
+    /// The moment since which the list of dedicated servers must have been requested. That list has a longest age
+    /// of its own.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }
 
-/// Which cloud servers must have been read at that time.
+/// The cloud servers that must have been read at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -58,7 +60,7 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// A list of cloud servers in which these were read by name.
+    /// Creates the value for a list of cloud servers in which only some servers were read again, by name.
     pub fn named(
         (cloud, named): (Instances, HashSet<InstanceId>),
         dedicated: Result<Instances, provider::Error>,
@@ -96,7 +98,7 @@ impl AllServers {
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
-    /// The error of the API that did not answer, when there is one.
+    /// Returns the error of an API that did not answer, if there is one.
     pub fn outage(&self) -> Option<Error> {
         let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(Error::Dedicated))
