@@ -1,5 +1,5 @@
-//! When a Service is planned and why. From the reasons follow how old the list of load balancers may be that the plans rest
-//! on, and how urgent their calls are.
+//! Decides when a Service is planned and why. The reasons decide how old the list of load balancers may be on which the
+//! plans rest, and how urgent their calls are.
 //!
 //! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
 
@@ -15,17 +15,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
-/// what could become one is seen before.
+/// How often load balancers are listed for orphans alone when there are neither Services of ours nor orphans. A Service
+/// whose load balancer could become an orphan is seen before.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// A list of load balancers that is older is no ground for a write. By the machine's time: a plan and its reads take as
-/// long in a test.
+/// The age at which a list of load balancers is too old for a write. It is by the machine's time, because a plan and
+/// its reads take as long in a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// When Services are planned, and when orphans are searched.
 pub(super) struct Agenda {
-    /// What each Service was planned for last, by UID.
+    /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, Planned>,
     backoff: Backoff,
     /// Name and resource version of each Service that was seen last, by UID.
@@ -48,7 +48,7 @@ pub(super) struct Agenda {
     quiet_since: Option<Instant>,
 }
 
-/// Why a Service is planned. Of several reasons the first one counts.
+/// The reason why a Service is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// The pass was asked for, by a person or by a run over all Services.
@@ -63,13 +63,13 @@ pub(super) enum Why {
     Compared,
 }
 
-/// What is planned next, and what must be read for that.
+/// The Services that are planned next, and what must be read for that.
 pub(super) struct Next {
     pub(super) services: Vec<(Arc<Service>, Why)>,
     pub(super) reads: Reads,
 }
 
-/// How a Service in a list differs from what its last plan was made for.
+/// The difference between a Service in a list and the Service for which the last plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// The Service was not planned before.
@@ -77,31 +77,31 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The plan was made for a newer version of the Service: the list is old, however often it is seen.
+    /// The plan was made for a newer version of the Service. The list is old, however often it is seen.
     Old,
 }
 
-/// Which Services a pass may plan.
+/// The Services that a pass may plan.
 pub(super) struct Scope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that are left alone are planned, too.
     pub(super) shows_all: bool,
-    /// UIDs of Services that can't be planned now: their changes are being made, or wait for calls.
+    /// UIDs of Services that can't be planned now, because their changes are being made or wait for calls.
     pub(super) barred: HashSet<&'a str>,
     /// How often all Services are compared.
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read: the same lists are at the same places.
+/// Lists of Services and nodes as they were read. Two reads gave the same list when the lists are at the same address.
 type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
 
-/// What a plan was made for.
+/// The facts for which a plan was made.
 struct Planned {
     service: u64,
     dependencies: u64,
-    /// The version in the list, where the Service itself was found to be a newer one.
+    /// The version in the list when the Service itself was found to have a newer version.
     superseded: Option<String>,
-    /// Whether the plan was not carried out: the Service is due at once, although it did not change.
+    /// Whether the plan was not carried out. Then the Service is due at once, although the Service did not change.
     is_missed: bool,
 }
 
@@ -109,7 +109,8 @@ struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// By the UID of a Service: its group's Services and the Secrets that it names, where there are such.
+    /// A number for the Services of the group and for the Secrets that a Service names, by the UID of the Service. A
+    /// Service without a group and Secrets has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
     has_groups: bool,
@@ -132,7 +133,7 @@ impl Agenda {
         }
     }
 
-    /// Returns what is planned next of what Kubernetes showed.
+    /// Returns which of the Services that Kubernetes showed are planned next.
     pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<Service>| {
@@ -149,7 +150,7 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|one| Some((Arc::clone(one), why(one)?)));
         let services: Vec<_> = services.collect();
-        // Whatever is planned at a comparison is compared, too.
+        // The Services that are planned at a comparison are compared, too.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let ages = whys.clone().map(|why| why.max_age(scope.period));
@@ -161,8 +162,8 @@ impl Agenda {
         Next { services, reads }
     }
 
-    /// Returns what must be read for plans that are carried out. `since`: before that, changes of the same Services were being
-    /// made.
+    /// Returns what must be read for plans that are carried out. Changes of the same Services were being
+    /// made until `since`.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -179,13 +180,13 @@ impl Agenda {
             if self.backoff.is_retry_due(uid, now) {
                 return Some(Why::Retried);
             }
-            // A Service that failed is planned again by its back-off, and not by a comparison.
+            // A Service that failed is planned again by its backoff, and not by a comparison.
             let is_compared = is_comparison && !self.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
     }
 
-    /// Returns why the last plan of the Service does not count any more, where that is so.
+    /// Returns why the last plan of the Service does not count any more. `None` when the plan still counts.
     pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
@@ -210,8 +211,8 @@ impl Agenda {
         }
     }
 
-    /// Whether no Service was due in the same lists, and none is now. Secrets, and Services of other types, are read apart
-    /// from these lists.
+    /// Whether no Service was due in the same lists, and no Service is due now. Secrets, and Services of other types,
+    /// are read apart from these lists.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
         let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
         let (services, nodes) = lists(seen);
@@ -257,12 +258,12 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Takes note that no Service was due, and that none is worked on.
+    /// Takes note that no Service was due, and that no Service is worked on.
     pub(super) fn settle(&mut self, seen: &Seen) {
         self.settled = lists(seen);
     }
 
-    /// Takes note of a plan for the Service as it is here, with nodes that are no older than those seen last.
+    /// Takes note of a plan for this version of the Service, with nodes that are no older than those seen last.
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
@@ -273,7 +274,7 @@ impl Agenda {
         self.planned.insert(service.metadata.uid.clone(), planned);
     }
 
-    /// Takes note of a write of ours, by the plan of the Service, that made the Service what it is here.
+    /// Takes note of a write of ours, by the plan of the Service. `service` is the Service after the write.
     pub(super) fn written(&mut self, service: &Service) {
         let superseded = self.superseded(service);
         if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
@@ -285,7 +286,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version of the Service in the last list, when it is another one than this.
+    /// Returns the version of the Service in the last list, when that version is not this one.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -300,7 +301,7 @@ impl Agenda {
     }
 
     /// Takes note that the Service is not worked on before its namespace has calls again. When nothing of its plan was
-    /// carried out, the Service may be planned as it was before.
+    /// carried out, the Service may be planned as it was before the change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -309,7 +310,7 @@ impl Agenda {
         }
     }
 
-    /// Takes note of the end of what was planned for the Service. `is_tried_again`: it failed, or is unfinished.
+    /// Takes note of the end of a plan for the Service. `is_tried_again` means that the plan failed or is unfinished.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
         if is_tried_again {
             self.backoff.failed(uid, clock::now());
@@ -318,18 +319,18 @@ impl Agenda {
         }
     }
 
-    /// Takes note of a comparison of all Services that began then.
+    /// Takes note of a comparison of all Services that began at `begun`.
     pub(super) fn compared(&mut self, begun: Instant) {
         self.compared = Some(begun);
     }
 
-    /// Takes note that load balancers were written to until then.
+    /// Takes note that load balancers were written to until this moment.
     pub(super) fn wrote_load_balancers(&mut self, until: Instant) {
         self.last_write = Some(until);
     }
 
-    /// Returns since when what is read for a search of orphans must be, where one is due. `compared`: a comparison that
-    /// is to be followed by a search. `is_free`: no changes are being made.
+    /// Returns the moment since which everything must be read for a search of orphans. `None` when no search is due. A
+    /// search follows the comparison `compared`. `is_free` means that no changes are being made.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -342,7 +343,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Takes note of a search that began then. `found`: how many orphans, where it had an answer.
+    /// Takes note of a search that began at `begun` and found this many orphans. `found` is `None` when the search
+    /// had no answer.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
@@ -350,8 +352,8 @@ impl Agenda {
 }
 
 impl Why {
-    /// How old the list of load balancers may be. What has changed is planned by whatever was read last: before a write
-    /// everything is read again.
+    /// Returns how old the list of load balancers may be. A Service that changed is planned by whatever was read last,
+    /// because everything is read again before a write.
     fn max_age(self, period: Duration) -> Duration {
         match self {
             Why::Asked => Duration::ZERO,
@@ -360,7 +362,7 @@ impl Why {
         }
     }
 
-    /// A comparison without news can wait for calls. A Service that changed can't.
+    /// Returns how urgent the calls are. A comparison without news can wait for calls, a Service that changed can't.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,
@@ -436,7 +438,7 @@ fn of_groups(
     numbers.collect()
 }
 
-/// A number for everything of a Service that a plan depends on.
+/// Returns a number for everything of a Service on which a plan depends.
 pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);
@@ -464,7 +466,7 @@ mod tests {
         service
     }
 
-    /// An agenda, and what Kubernetes shows it.
+    /// An agenda, and what Kubernetes shows to it.
     struct World {
         _clock: Simulated,
         agenda: Agenda,
@@ -498,7 +500,7 @@ mod tests {
             self.sees();
         }
 
-        /// Kubernetes shows `a` so, and `b` as it was.
+        /// Lets Kubernetes show `a` with this version and IP, and `b` unchanged.
         fn shows(&mut self, version: u32, ip: &str) {
             self.lists(&[service("a", version, ip), service("b", 1, "old")]);
         }
@@ -521,7 +523,7 @@ mod tests {
             clock::sleep(Duration::from_secs(seconds));
         }
 
-        /// The Services that are planned next and why; how old the list of load balancers may be; the urgency.
+        /// Returns the Services that are planned next, how old the list of load balancers may be, and the urgency.
         fn next(&mut self) -> String {
             let now = clock::now();
             self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD, now);
@@ -551,7 +553,7 @@ mod tests {
 
     type Story = fn(&mut World);
 
-    /// What happens, and what is planned next.
+    /// The events of each case, and what is planned next.
     #[rustfmt::skip] // A case is a line.
     const CASES: &[(&str, Story, &str)] = &[
         ("nothing happens", |_| {}, ""),
@@ -588,7 +590,7 @@ mod tests {
         ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
         ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
         ("the load balancers were written to since they were listed", |it| { it.agenda.wrote_load_balancers(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
-        // Back-off.
+        // Backoff.
         ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
         ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),
         ("a Service changes during the wait", |it| { it.fails(1); it.shows(2, "new"); }, "a Changed: any age, Changed"),
@@ -624,7 +626,7 @@ mod tests {
         assert!(!is_settled(&world), "another list");
     }
 
-    /// Where nothing is left, load balancers are not listed for orphans at each comparison.
+    /// Load balancers are not listed for orphans at each comparison when nothing is left.
     #[test]
     fn orphans_are_searched_after_a_comparison_and_once_a_day_where_there_is_nothing() {
         let mut world = World::in_order();
@@ -652,7 +654,7 @@ mod tests {
 
     type Edit = fn(&mut Vec<Service>);
 
-    /// Here the namespace is the group.
+    /// The namespace is the group in this test.
     #[test]
     fn a_change_of_a_group_is_news_for_its_members_alone() {
         let service = |(uid, group): (&str, &str)| {
@@ -668,7 +670,7 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // What changes → for whom that is news.
+        // Each case has a change, and the Services for which the change is news.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),
