@@ -56,7 +56,7 @@ type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {
-    /// `servers` or `load balancers`.
+    /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
     /// How many calls one read of the list takes.
@@ -71,7 +71,7 @@ pub struct Apis {
     pub nodes: NodeCache,
     /// The identity of the cluster, shared with the Lease that remembers it.
     pub identity: Arc<Identity>,
-    /// `--concurrent-node-syncs`: how many nodes are written at the same time.
+    /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,

@@ -252,7 +252,7 @@ impl State {
         Ok(())
     }
 
-    /// The names of the nodes whose rows differ from what is known.
+    /// Returns the names of the nodes whose rows differ from what is known.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();

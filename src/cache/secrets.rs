@@ -16,7 +16,7 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
 
-/// Secrets of type `kubernetes.io/tls`, by namespace and name.
+/// The known Secrets of type `kubernetes.io/tls`, by namespace and name.
 #[derive(Default)]
 pub(super) struct Secrets {
     known: Mutex<Known>,

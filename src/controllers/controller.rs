@@ -28,7 +28,7 @@ pub trait Controller: Send {
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, cache::Error>;
 }
 
-/// What a tick would do to one object, in words.
+/// The changes that a tick would make to one object, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The name of the object, e.g. `node/worker-1`.
@@ -123,7 +123,7 @@ pub enum Progress {
     Changed,
     /// Changes of the object still run in the cloud. The next tick follows at once.
     Unfinished,
-    /// The pass ended before it came to the object, or before it was done with the object.
+    /// The pass ended before the turn of the object came, or before the object was finished.
     Unreached,
 }
 
@@ -229,12 +229,12 @@ impl Report {
         self.has(Progress::Unfinished)
     }
 
-    /// Whether the tick did not come to some objects, or not to their end.
+    /// Whether the tick ended before the turn of some objects came, or before they were finished.
     pub fn has_unreached(&self) -> bool {
         self.has(Progress::Unreached)
     }
 
-    /// Whether the tick came to each object, and each change has ended.
+    /// Whether the turn of each object came, and each change has ended.
     pub fn is_complete(&self) -> bool {
         !self.is_unfinished() && !self.has_unreached()
     }

@@ -87,9 +87,9 @@ struct NextChange {
 pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// Changes that were refused, and did not keep the others from being made.
+    /// The errors of changes that were refused and did not keep the others from being made.
     pub(super) refused: Vec<Error>,
-    /// Whether a target was refused that was to be added.
+    /// Whether a target that was to be added was refused.
     is_target_refused: bool,
     pub(super) end: End,
     /// Whether `Executor::stop` dropped the rest.

@@ -116,7 +116,7 @@ impl NodeChange {
     }
 }
 
-/// The status of a condition, in the words of Kubernetes.
+/// Returns the status of a condition in the words of Kubernetes.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }
@@ -183,11 +183,11 @@ impl Write for NodeChange {
 pub(super) struct Applied<P> {
     /// How many writes the first plan had.
     planned: usize,
-    /// What each write that was made has changed.
+    /// A description of what each write that was made has changed.
     pub(super) made: Vec<Description>,
     /// The plan that was made last. `None` means that the node does not exist any more.
     pub(super) plan: Option<P>,
-    /// Why a write was not made.
+    /// The error because of which a write was not made.
     pub(super) error: Option<kube::Error>,
     /// The reason why the node was not planned again after another program changed it.
     outdated: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! Writes to several nodes at the same time: short-lived threads write, and the controller's thread keeps all state.
+//! Writes to several nodes at the same time. Short-lived threads write, and the controller's thread keeps all state.
 
 use crate::provider::{clock, heartbeat, lock};
 use std::sync::Mutex;

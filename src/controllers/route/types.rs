@@ -185,8 +185,8 @@ impl NodePlan {
         self.condition_of(&self.node).changes.pop()
     }
 
-    /// The plan that sets the condition of the node, which is `now` as it was read last. The plan has no changes when the
-    /// condition is already right.
+    /// Returns the plan that sets the condition of the node, which is `now` as it was read last. The plan has no
+    /// changes when the condition is already right.
     pub(super) fn condition_of(&self, now: &Node) -> ObjectPlan<NodeChange> {
         let mut plan = ObjectPlan::new(self.object.clone(), &now.metadata.resource_version);
         let says = now.condition(NETWORK_UNAVAILABLE);

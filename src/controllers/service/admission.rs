@@ -188,8 +188,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than what was admitted. If not, this version of the
-    /// Service is admitted.
+    /// Whether the Service asks for something other than what was admitted. If not, this version of the Service is the
+    /// known one from now on.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

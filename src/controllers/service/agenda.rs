@@ -23,7 +23,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// its reads take as long in a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
-/// When Services are planned, and when orphans are searched.
+/// Decides when Services are planned, and when orphans are searched.
 pub(super) struct Agenda {
     /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, Planned>,
@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists in which no Service was due, while none was worked on.
+    /// The lists in which no Service was due while no Service was worked on.
     settled: Lists,
     /// UIDs of Services whose finalizer was removed because they are left alone. A Service that has the finalizer again
     /// has it from another daemon, with another class or selector.
@@ -197,7 +197,7 @@ impl Agenda {
         is_overtaken.then_some(Why::Overtaken)
     }
 
-    /// Compares the Service with what its last plan was made for.
+    /// Returns how the Service differs from the Service for which its last plan was made.
     pub(super) fn news(&self, service: &Service) -> News {
         match self.planned.get(&service.metadata.uid) {
             None => News::New,
@@ -414,7 +414,7 @@ fn lists(seen: &Seen) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a number for the Services of each group, by the UID of each of them. `key` names the group of a Service.
+/// Returns a number for the Services of each group, by the UID of each Service. `key` names the group of a Service.
 fn of_groups(
     services: &[Arc<Service>],
     key: impl Fn(&Service) -> Option<String>,
@@ -567,12 +567,12 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[Service::default()]), ""),
-        // Death.
+        // The process died.
         ("a new process begins", |it| it.agenda = Agenda::new(), "a Changed, b Changed: 150 s, Changed"),
-        // A flood of changes.
+        // Many changes come.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
-        // A change during work.
+        // A change comes during work.
         ("work ended, and its Service changed meanwhile", |it| { it.shows(2, "new"); it.agenda.written(&service("a", 3, "new")); }, ""),
         ("work ended, and its Service was changed to something else", |it| { it.agenda.written(&service("a", 2, "old")); it.shows(3, "new"); }, "a Changed: any age, Changed"),
         ("a node comes during work, and a write of the plan does not make up for it", |it| { it.nodes = 2; it.sees(); it.agenda.written(&service("a", 2, "old")); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
@@ -580,7 +580,7 @@ mod tests {
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
         ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
-        // An old list.
+        // The list is old.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
         ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),

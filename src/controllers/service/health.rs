@@ -69,7 +69,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     }
 }
 
-/// The command that shows the Service beside its load balancer.
+/// Returns the command that shows the Service beside its load balancer.
 pub fn inspect(service: &Service) -> String {
     shell_command("ccm lb inspect", &[&service.full_name()])
 }

@@ -413,7 +413,7 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // A name that a kubelet's report gave to the address does not replace this one.
+                // The proven address gets the name of its node, whatever a kubelet reported.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }

@@ -3,8 +3,8 @@
 //!
 //! Nothing here may rest on an old or partial view. Services are read after the load balancers, all of them and
 //! never from a cache, so that a Service that appeared in the meantime is seen. They are read again just before
-//! the first deletion. Then each load balancer's own Service is read by its name. At last, the provider reads the
-//! load balancer itself.
+//! the first deletion. Then each load balancer's own Service is read by its name. The provider reads the load
+//! balancer itself last.
 
 use super::observe::{self, NAME, Settings};
 use super::plan::{ServicePlan, Want, want};

@@ -412,8 +412,8 @@ impl ServicePlan {
         self.each_write(|_| ()).count()
     }
 
-    /// Whether the next changes take the Service off load balancers, because nothing else comes before. Only then is it
-    /// known which Services use the new load balancer, and its labels say so.
+    /// Whether nothing comes before the changes that take the Service off load balancers. Only then is it known which
+    /// Services use the new load balancer, and its labels say so.
     fn leaves_now(&self) -> bool {
         self.cloud.outcome.changes().is_empty()
             && self.first_write().is_none()

@@ -28,8 +28,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one tick: one to create, one to attach, and one that finds all in order. A Service
-/// that needs more is left to the next tick. It has failed when nothing came of these plans.
+/// How many plans a Service gets in one tick. A load balancer is created, attached, and then right. A Service that
+/// needs more plans than this is left to the next tick, and has failed when nothing came of its plans.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one tick to the next.
@@ -87,7 +87,7 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Whether something was written for the Service.
     has_changed: bool,
-    /// The change that was not made for the last plan, see `Applied::Overtaken`.
+    /// The change of the last plan that was not made because something else had changed, see `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, for programs.
     made: Vec<Value>,
