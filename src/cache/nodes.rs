@@ -101,8 +101,8 @@ impl NodeCache {
     }
 
     /// Returns all nodes at little cost. Whole nodes were read by the last list, or when the table showed a change. The
-    /// answer comes from the API server's cache, because each write is guarded by the resourceVersion of the object for
-    /// which it was planned.
+    /// answer comes from the API server's cache. That is enough, because each write is guarded by the resourceVersion
+    /// of the object for which it was planned.
     pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll

@@ -68,8 +68,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that does
-    /// not answer.
+    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that
+    /// does not answer.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

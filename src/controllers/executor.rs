@@ -31,7 +31,7 @@ const ASKED_AFTER: Duration = Duration::from_secs(30);
 /// How long an action may run before its execution fails.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change is sent again that was answered "busy", or put off because the budget is short.
+/// How often a change that was answered "busy", or put off because the budget is short, is sent again.
 const TRIES_AT_MOST: u32 = 10;
 
 /// The longest wait of a change for the budget, as a multiple of [`FIRST_PAUSE`].
@@ -104,8 +104,8 @@ pub(super) enum End {
     /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
     /// the load balancer as the answer to its creation showed it, if that answer did.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The rest was dropped, and a new plan is needed. The text names, for people, the change that was
-    /// not made therefore.
+    /// The rest was dropped, and a new plan is needed. The text names the change that was not made for that
+    /// reason, for people.
     Overtaken(String),
     /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
     /// newer lists may be without that part.

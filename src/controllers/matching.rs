@@ -218,7 +218,8 @@ impl<'a> Index<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Whether the provider ID of any node names a server of this list. Then the project of the token is the right one.
+    /// Whether the provider ID of some node names a server of this list. Then the project of the token is
+    /// the right one.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.first.keys().any(|id| self.by_id.contains_key(id))
     }

@@ -1,4 +1,5 @@
-//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use it for nodes.
+//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use
+//! it for nodes.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;

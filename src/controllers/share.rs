@@ -4,7 +4,8 @@ use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour for all programs.
+/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour
+/// for all programs.
 const AT_ONCE: u32 = 900;
 
 /// The time in which one call comes back, which is 900 calls an hour.

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// The shortest age at which a list of servers is too old. The tick that read a list may use it, however young
+/// The lowest limit for the age of a list of servers. The tick that read a list may use it, however young
 /// `HCLOUD_SERVER_CACHE_MAX_AGE` wants the list to be.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
@@ -205,8 +205,8 @@ impl NodeController {
     }
 
     /// Returns all servers as they were listed last, with the servers of these new nodes read by name now. `None` means
-    /// that all servers must be listed. That is so when a list takes fewer calls, and when a node may have a server with
-    /// another name, because the node has failed before or no server has its name.
+    /// that all servers must be listed. That is so when a list takes fewer calls, and when a node may have a server
+    /// with another name, because the node has failed before or no server has its name.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -341,7 +341,7 @@ impl NodeController {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns the moment before which a node must have become not ready to have been not ready for too long.
+    /// Returns a moment. A node that has been not ready since before this moment has been not ready for too long.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();

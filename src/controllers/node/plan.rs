@@ -176,8 +176,8 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that is at
-    /// most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
+    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that
+    /// is at most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -306,7 +306,7 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding. A new node has to wait because of it, so the finding is the obstacle of a new node.
+    /// Adds a finding. The finding is the obstacle of a new node, because a new node has to wait.
     fn block_if_new(&mut self, finding: Finding) {
         match is_uninitialized(&self.node) {
             true => self.obstacle = Some(finding),
@@ -547,7 +547,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
 
-/// Returns the commands that give a node another provider ID. The provider ID of an existing node can't be changed.
+/// Returns the steps by which a node gets another provider ID. The provider ID of an existing node can't be changed.
 pub fn join_anew(node: &Node) -> String {
     let name = node.name();
     format!(

@@ -17,8 +17,8 @@ pub const NAME: &str = "node-route-controller";
 pub struct Plan {
     /// Every route that is there or wanted, sorted by destination.
     pub rows: Vec<Row>,
-    /// The changes in the order in which they are made. A route that replaces another is added right after
-    /// that is deleted.
+    /// The changes in the order in which they are made. A replacement follows right after the deletion of the route
+    /// that it replaces.
     pub changes: Vec<RouteChange>,
     /// The nodes of ours about which there is something to say, sorted by name.
     pub nodes: Vec<NodePlan>,

@@ -234,7 +234,8 @@ impl Agenda {
         self.dependencies.has_groups
     }
 
-    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
+    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they
+    /// were read last.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }

@@ -346,8 +346,8 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Syncs nothing, because too little is known of the Service. Only the mode of its addresses may change, and people see its
-    /// load balancer.
+    /// Syncs nothing, because too little is known of the Service. Only the mode of its addresses may change, and people
+    /// see its load balancer.
     fn leave_unread(
         &mut self,
         observed: &Observed,
