@@ -321,7 +321,7 @@ fn note_outcomes(report: &mut Report, plan: &Plan) {
     }
 }
 
-/// Whether nothing changed of what the plan rests on.
+/// Whether the UID, the provider ID and the pod ranges, on which the plan of a node rests, have not changed.
 fn is_as_planned(now: &Node, then: &Node) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id

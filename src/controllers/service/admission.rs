@@ -4,7 +4,7 @@
 //! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before
 //! the change, so that everything is still done for which nodes, Secrets, comparisons and other Services ask. A new
 //! Service waits as a whole. Deletions never wait. The Services that are there at the first look after a start pay
-//! nothing for that look.
+//! nothing for being taken up.
 
 use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
@@ -148,7 +148,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those of these Services that are shown as they were before a change.
+    /// Returns the UIDs of the given Services that are shown as they were before a change.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
         let uids = services.iter().map(|one| &one.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -232,7 +232,8 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // A change beside the one that waits, e.g. of the finalizer, would be written again and again.
+        // A change beside the one that waits, e.g. of the finalizer, is written again and again, so the namespace
+        // pays for that.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }

@@ -233,8 +233,8 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // The last list of load balancers is mostly still true without a write, so that no call is made
-            // for orphans alone.
+            // Orphans are searched after a tick without writes, because the last list of load balancers is then mostly
+            // still true, so that no call is made for orphans alone.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
                 orphans::look_after(apis, settings, begun, &mut report);

@@ -26,8 +26,8 @@ pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID 
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// How many Services of one namespace in a group are used, which is more than the ports of the largest load balancer.
-/// The plans of other Services ignore the youngest ones beyond this number.
+/// How many Services of one namespace a group holds, which is more than the largest load balancer has ports. The plans
+/// of other Services ignore the youngest ones beyond this number.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.

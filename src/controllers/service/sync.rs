@@ -40,7 +40,7 @@ pub struct ServiceController {
     pub(super) admission: Admission,
     /// The Services whose load balancers are being changed. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
-    /// The Services that wait for the end of such an execution.
+    /// The Services that wait for the end of an execution that claims what they want.
     pub(super) queued: Vec<Queued>,
     pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
@@ -119,12 +119,12 @@ impl ServiceController {
         executed.chain(self.queued.iter().map(|one| &one.task))
     }
 
-    /// Returns the UIDs of these Services.
+    /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn busy(&self) -> HashSet<&str> {
         self.tasks().map(Task::uid).collect()
     }
 
-    /// Returns the payers of these Services.
+    /// Returns the payers of the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn payers(&self) -> Vec<Payer> {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
