@@ -18,7 +18,7 @@ pub struct View<T> {
     pub value: Arc<T>,
     /// The moment before the call. What the view shows is no older than this.
     pub asked: Instant,
-    /// The moment after the call.
+    /// The moment when the answer came.
     pub answered: Instant,
 }
 
@@ -165,7 +165,7 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns how long ago the answer came. A list that is younger than this was requested after the answer came.
+    /// Returns how long ago this answer came. Another answer with a smaller age was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -221,8 +221,8 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: Failed| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // A rate limit has a time of its own in the rate budget, and every other error is an answer. Neither
-        // is an outage.
+        // A rate limit is no outage, because the rate budget has a waiting time of its own for it. Every error other
+        // than `Unavailable` is an answer of the API, and no outage either.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| Failed {
             error: error.clone(),

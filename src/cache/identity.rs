@@ -16,14 +16,15 @@ enum Memory {
     /// There is no Lease, or the Lease notes nothing for this command. The UID of the Service alone counts.
     #[default]
     Nothing,
-    /// The key of a Lease that is read before the first answer.
+    /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// The identities that the Lease of this process notes, and those that were seen since.
+    /// The identities that are noted on the Lease of this process, and those that were seen since it was acquired.
     Kept(Identities),
 }
 
 impl Identity {
-    /// Makes the first answer read this Lease, because the process itself does not hold a Lease.
+    /// Sets the Lease that is read when the identity is needed for the first time. This is for a process that does not
+    /// hold a Lease itself.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = Memory::Unread(key);
     }
@@ -33,12 +34,12 @@ impl Identity {
         *lock(&self.0) = Memory::of(key, lease);
     }
 
-    /// Remembers what the Lease notes when this process acquires it.
+    /// Stores the identities that were noted on the Lease when this process acquired the Lease.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = Memory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns what is to be noted on the Lease. `None` when no identity was seen.
+    /// Returns the identities to be noted on the Lease. `None` when no identity was seen.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             Memory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
@@ -46,9 +47,9 @@ impl Identity {
         }
     }
 
-    /// Returns the identities of the cluster when its Service has this UID now. `None` when neither the Service
-    /// nor a Lease has an identity. An error means that the Lease can't be read at the moment, so that another
-    /// identity may count.
+    /// Returns the identities of the cluster. `service_uid` is the UID that the cluster's Service has now. `None` when
+    /// neither the Service nor a Lease has an identity. An error means that the Lease can't be read at the moment, and
+    /// may hold another identity.
     pub(super) fn of(
         &self,
         kube: &Client,

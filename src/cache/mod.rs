@@ -38,15 +38,17 @@ const A_PAGE: usize = 50;
 /// A list of at most this many pages costs hardly more calls than reads of single servers, and shows more.
 const FEW_PAGES: u32 = 3;
 
-/// The time for each call that refreshes of all servers take, which is 120 calls an hour. All refreshes together take
-/// at most 200 of the project's 3,600 calls an hour. The Network, which is read every five minutes, is among them.
+/// The refresh period of all servers is at least this long for each call of a refresh, which limits these refreshes to
+/// 120 calls an hour. All refreshes together, with the read of the Network every five minutes, take at most 200 of the
+/// project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The time for each call that refreshes of all load balancers take, with what their plans rest on: 60 calls an hour.
+/// The refresh period of all load balancers is at least this long for each call of a refresh, which limits these
+/// refreshes to 60 calls an hour. The calls include those for other data on which plans of load balancers rest.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The time for each call that looks for the servers of nodes that are not ready take, which is 1,200 calls an hour.
-/// Each look reads all these servers.
+/// The period of looks for the servers of nodes that are not ready is at least this long for each call of a look, which
+/// limits these looks to 1,200 calls an hour. Each look reads all these servers.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The numbers that were asked for, and the servers on the pages of the list where these numbers are or would be.
@@ -98,7 +100,8 @@ struct DedicatedList {
     pause: CallPause,
     /// Whether the last call failed.
     fails: AtomicBool,
-    /// How old the list may be, whatever rests on it. This is the setting `ROBOT_CACHE_TIMEOUT`.
+    /// The greatest age of a list that may be used, whatever rests on the list. This
+    /// is the setting `ROBOT_CACHE_TIMEOUT`.
     max_age: Duration,
 }
 
@@ -292,7 +295,7 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers hold these numbers, as far as is known.
+    /// Returns how many pages of the list of all servers hold servers with these numbers, by the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
@@ -309,8 +312,8 @@ impl Apis {
         pages(self.instances_last().map_or(0, |servers| servers.len()))
     }
 
-    /// Returns how often a daemon with these periods reads the lists again that were read here, while nothing
-    /// waits for them.
+    /// Returns how often a daemon with these periods would read each list again that this process has read, while
+    /// nothing waits for the lists.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
@@ -352,7 +355,7 @@ impl Apis {
         self.cloud.instances.last().map(|view| view.value)
     }
 
-    /// Stores a list of all cloud servers that was requested at the moment `asked`, before there was an `Apis`.
+    /// Stores a list of all cloud servers that was requested at the moment `asked`, before this `Apis` was created.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
         self.cloud.instances.put(instances, asked)
     }
@@ -427,9 +430,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of both APIs. Known servers are returned when they satisfy these needs, else they are read
-    /// again. The list of an API that did not answer is not asked for a second time. An error means that neither API
-    /// answers, or that the only API does not.
+    /// Returns the servers of both APIs. The `known` servers of an API are returned when they satisfy these
+    /// needs, and are read again otherwise. An API that did not answer is not asked a second time. An error means
+    /// that no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,

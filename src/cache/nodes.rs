@@ -27,14 +27,14 @@ const BY_NAME_PART: usize = 50;
 /// All nodes, sorted by name, with the age of the table.
 pub type Nodes = View<Vec<Arc<Node>>>;
 
-/// The ages that the nodes may have on which a poll rests.
+/// The greatest ages of the reads on which the answer of a poll rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The age of the last read of the table, or of the last list.
+    /// The greatest age of the last read of the table, or of the last list of whole nodes.
     pub table_max_age: Duration,
-    /// The age of the last list of whole nodes.
+    /// The greatest age of the last list of whole nodes.
     pub whole_max_age: Duration,
-    /// The age of the last read that had labels and deletions. Routes and load balancers need these.
+    /// The greatest age of the last read that showed labels and deletions. Routes and load balancers need these.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -51,26 +51,27 @@ struct State {
     notes: Vec<Note>,
     /// When the last read of the table, or the last list, began.
     polled: Option<Instant>,
-    /// When the last read of the table with metadata began.
+    /// The moment when the last read of the table with metadata began.
     shown: Option<Instant>,
     /// When the last list began.
     listed: Option<Instant>,
     /// When the last list began that was not answered from the API server's cache. `None` when the last list was.
     listed_latest: Option<Instant>,
-    /// When the table was last found to have a form that can't be read.
+    /// The moment when a table was last found to have a form that can't be read.
     odd: Option<Instant>,
-    /// The fingerprints of the last tables that agreed with all known nodes, without metadata and with it.
+    /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
+    /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
     /// The nodes that changed and could not be read. This was logged.
     unread: HashSet<String>,
 }
 
-/// The times that are known of a node.
+/// The moments when a node was read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment after the call that first read this very node, by its UID.
+    /// The moment when a call that read this very node, by its UID, was answered for the first time.
     first_seen: Instant,
 }
 
@@ -123,7 +124,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. The nodes with these names were read whole no longer ago than `max_age`.
+    /// Returns all nodes. A node with one of these names is read again when it was read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -193,7 +194,7 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // The order of etcd is nearly this order.
+        // The API server lists nodes in the order of etcd, which is nearly the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<Node>| Note {
@@ -252,7 +253,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes whose rows differ from what is known.
+    /// Returns the names of the nodes whose rows in the table differ from the known nodes.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
@@ -280,7 +281,7 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // The same API server would be asked for the next node.
+                // The other nodes would be read from the same API server, so those reads would fail, too.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many Secrets are watched of one namespace, and how many in all. Each may have 130 kB of PEM, and mostly
-/// has 6 kB.
+/// How many Secrets of one namespace are kept, and how many Secrets in all. A Secret may have 130 kB of PEM, and
+/// mostly has 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// How late a change of a Secret is seen.
+/// The longest time until a change of a Secret is seen.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
@@ -97,7 +97,7 @@ impl Known {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // A pair that is not shown is not kept in memory.
+            // A pair of certificate and key that no plan may use is not kept in memory.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -114,8 +114,8 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Whether one more Secret of this namespace may be noted. When there is no room left, the namespace takes a place from
-/// the namespace with the most places, until both have equally many.
+/// Whether one more Secret of this namespace may be stored. When all places are taken, the namespace takes one from the
+/// namespace with the most places, until both have equally many.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

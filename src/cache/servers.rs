@@ -13,20 +13,20 @@ pub type Instances = View<Vec<Instance>>;
 pub struct AllServers {
     pub cloud: Result<Instances, provider::Error>,
     pub dedicated: Result<Instances, provider::Error>,
-    /// The servers that alone were read again in an older list of cloud servers. `None` means that the list
-    /// was read whole.
+    /// The servers that were read again by name and replaced in an older list of cloud servers. `None` means that the
+    /// list was read as a whole.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
 /// The needs of a plan for the servers on which it rests.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
-    /// The longest time that the list of cloud servers may have been in use.
+    /// The longest time that may have passed since the list of cloud servers was answered.
     pub max_age: Duration,
     /// The moment since which the list of cloud servers must have been requested.
     pub since: Option<Instant>,
-    /// The moment since which the list of dedicated servers must have been requested. That list has a longest age
-    /// of its own.
+    /// The moment since which the list of dedicated servers must have been requested. The greatest age of that list
+    /// is a separate setting.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }
@@ -40,7 +40,7 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// The needs of a plan for which whatever was read last is enough.
+    /// The needs of a plan that every list of servers satisfies, however old the list is.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {

@@ -24,7 +24,7 @@ pub trait Controller: Send {
     /// the next tick.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
-    /// Makes the same pass up to the first write, and returns what a tick would do now.
+    /// Does the work of a tick up to its first write. Returns the changes that a tick would make now.
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, cache::Error>;
 }
 
@@ -74,8 +74,8 @@ impl Selection {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. A selection of a person gets whole nodes as they are now, any other selection a poll
-    /// of the table.
+    /// Returns all nodes. When a person selected them, every node is read whole unless it was read within
+    /// `table_max_age`. Any other selection polls the table of nodes.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

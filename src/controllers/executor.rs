@@ -34,7 +34,7 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// How often a change that was answered "busy", or put off because the budget is short, is sent again.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest wait of a change for the budget, as a multiple of [`FIRST_PAUSE`].
+/// The longest time that a change may be put off by the rate budget, as a multiple of [`FIRST_PAUSE`].
 const PUT_OFF_AT_MOST: u32 = 8;
 
 /// The number of questions in a row without an answer after which executions with running actions fail.
@@ -102,7 +102,7 @@ pub(super) enum End {
     /// All changes were made, except those that were refused.
     AllMade,
     /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
-    /// the load balancer as the answer to its creation showed it, if that answer did.
+    /// the load balancer as the answer to its creation showed it, or `None` when that answer did not show it.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// The rest was dropped, and a new plan is needed. The text names the change that was not made for that
     /// reason, for people.
@@ -126,7 +126,7 @@ struct Running {
     _waiting: Waiting,
 }
 
-/// The requests in flight. Each is a task that ends with the scope.
+/// The requests in flight. Each request is a task of a thread scope, and has ended when the scope ends.
 pub(super) struct Requests<'scope, 'env> {
     tasks: Tasks<'scope, 'env, Response>,
     actions: &'env dyn Actions,
@@ -156,9 +156,9 @@ impl<T> Executor<T> {
     }
 
     /// Creates an executor for executions that change parts of one object, which carries out one change at a time.
-    /// The changes are sent in the order of the executions, and nothing comes between the changes of one
-    /// execution. A change is sent when the change before it has had the time that most changes take. After an
-    /// answer "busy", a change is sent when the change before it has ended. A failure that is not about one change
+    /// The changes are sent in the order of the executions, and nothing comes between the changes of one execution. A
+    /// change is sent some time after the change before it, which is the time that most changes take. After an answer
+    /// "busy", a change is sent only when the change before it has ended. A failure that is not about one change
     /// alone stops all executions.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
@@ -237,8 +237,8 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |one| one.is_late(LONGEST_ACTION, now));
-            // An executor that may not ask only waits for answers, because a question that is due would end the
-            // wait at once.
+            // An executor that may not ask only waits for answers. It does not wait for the time of its next question,
+            // because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -247,7 +247,8 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // A moment that has passed means that there is no room, and without room nothing is sent before an answer.
+            // A moment in the past means that no more requests may be in flight, so that nothing is sent
+            // before an answer comes.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -396,8 +397,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Ends executions without a wait for running actions, which continue in the cloud, where the next plan
-    /// finds their results.
+    /// Ends executions without waiting for their running actions. The cloud still carries out these actions, and the
+    /// next plan finds their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -478,7 +479,7 @@ impl<T> Execution<T> {
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|one| adds_target(&**one));
         if change.needs_another_first() && has_no_other {
-            // The change would remove the last target, and the changes after it rest on that.
+            // The change would remove the last target, so neither this change nor the changes that rest on it are made.
             self.queue.clear();
             let why = format!(
                 "{}: not yet, because none of the others could be added",
@@ -541,8 +542,8 @@ impl<T> Execution<T> {
                 self.next.not_before = clock::now() + FIRST_PAUSE;
                 self.queue.push_front(change);
             }
-            // Calls for nodes come first, so the change goes on when a few more calls have come back. After a longer
-            // wait, the change would rest on an old plan.
+            // The rate budget serves calls for nodes first, so this change is sent when a few more calls are available.
+            // After a longer wait, the change would rest on an old plan.
             ErrorKind::RateLimited { retry_in, put_off: true }
                 if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
                     && self.next.tries < TRIES_AT_MOST
@@ -552,7 +553,7 @@ impl<T> Execution<T> {
                 self.next.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }
-            // The cloud would not refuse another change for the same reason.
+            // The cloud need not refuse the other changes for the same reason, so the execution goes on.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.next.tries = 0;
                 self.refuse(&*change, error);

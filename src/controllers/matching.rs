@@ -25,10 +25,10 @@ pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<Instance
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns which of these nodes has what all of them name. A kubelet writes the provider ID and the addresses of its
-/// node, so neither proves anything. The oldest node that is initialised keeps what it has, because the API server sets
-/// the creation time. Among new nodes, the node with this `name` has it. A new node that is alone needs no name. When
-/// two nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
+/// Returns the node that has the server or address which all these nodes name. A kubelet writes the provider ID and the
+/// addresses of its node, so neither proves anything. The oldest initialised node comes first, because the API server
+/// sets the creation time. When all nodes are new, the only node has the thing, or the node with this `name`. When two
+/// nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
     fn age(node: &Node) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -108,7 +108,7 @@ pub struct Index<'a> {
     unmatched: Vec<(&'a Node, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a Node>,
     claims: Claims<'a>,
-    /// The addresses for which kubelets may ask, with each node that names or has the address.
+    /// The nodes that name or have each address for which a kubelet may ask.
     asked_for: HashMap<IpAddr, Vec<&'a Node>>,
 }
 
@@ -224,8 +224,8 @@ impl<'a> Index<'a> {
         self.claims.first.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Returns why this node does not have the server that was found for it, which is that other nodes name the server,
-    /// too. A new node without a provider ID names the server that has its name.
+    /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
+    /// server, too. A new node without a provider ID names the server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &Node) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |one: &&Node| one.spec.provider_id.is_empty() && is_uninitialized(one);
@@ -359,7 +359,7 @@ pub struct SharedAddress<'a> {
 enum Rival<'a> {
     /// The node that has what both nodes name.
     Keeper(&'a Node),
-    /// One of several new nodes, of which none can be chosen.
+    /// Another new node that names the same thing. None of these new nodes can be chosen.
     Other(&'a Node),
 }
 
@@ -371,8 +371,8 @@ impl<'a> Rival<'a> {
     }
 }
 
-/// Returns the node that stands in the way of `node`, as `node` is now, among all nodes that name the same
-/// thing. See [`keeper`].
+/// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
+/// `node` is the node as it is now. [`keeper`] makes the choice.
 fn rival<'a>(
     all: impl Iterator<Item = &'a Node>,
     node: &Node,
@@ -427,7 +427,7 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// Returns the word for programs.
+    /// Returns the word that is used in the output for programs.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

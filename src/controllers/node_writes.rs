@@ -40,7 +40,7 @@ pub enum NodeChange {
         annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
-        /// The taint `uninitialized` is removed by writing the others.
+        /// The taints that remain. Writing them removes the taint `uninitialized`.
         #[serde(skip_serializing_if = "Option::is_none")]
         taints: Option<Vec<Taint>>,
         #[serde(skip)]
@@ -272,8 +272,8 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     applied
 }
 
-/// The result of the writes. After the outer error the node may be read and planned again, after the inner error
-/// it may not.
+/// The result of the writes. After an outer error, the node may be read and planned again. After an inner error, the
+/// node must not be planned again now.
 type Made = Result<Result<(), kube::Error>, kube::Error>;
 
 fn make(
@@ -298,8 +298,8 @@ fn make(
                 apis.nodes.written(node, begun);
             }
             Ok(None) => {}
-            // The kubelet wrote to the node at this moment. A refused deletion is not tried again before its
-            // backoff is over.
+            // The deletion may be refused because the kubelet wrote to the node at this moment. A refused deletion is
+            // not tried again before the node's backoff is over.
             Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => return Ok(Err(error)),
             Err(error) => return Err(error),
         }

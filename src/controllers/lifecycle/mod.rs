@@ -37,7 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct Settings {
     /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
-    /// How old the facts may be that a table of nodes can't show. This is the setting `--node-status-update-frequency`.
+    /// The greatest age of those facts about nodes that a table of nodes can't show. This
+    /// is the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
     /// How old a list of servers may be that says what state they are in. This is
     /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
@@ -107,7 +108,7 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, a look in every pause would take too many calls.
+        // In a large project, a look after every pause would take too many calls, so the pauses are stretched.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
@@ -168,8 +169,8 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, when their pause is
-    /// over. A node whose server another node has is neither tainted nor deleted.
+    /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, unless their pause or
+    /// backoff still lasts. A node is neither tainted nor deleted when another node has its server.
     fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
         let now = clock::now();
         let is_waiting = |node: &Node| match node.is_ready() {
@@ -189,7 +190,7 @@ impl LifecycleController {
         due.into_iter().filter(|node| !claims.is_second(node)).collect()
     }
 
-    /// Reports the outcome for a node, and when the node is tried again.
+    /// Reports the outcome for a node, and decides when the node is tried again.
     fn note(
         &mut self,
         apis: &Apis,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many nodes that are not ready are looked for one by one, each once a minute.
+/// Up to this many nodes that are not ready, the servers are read one by one, each once a minute.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must have to be a proof. A list of one server may be that of the server's own
@@ -40,8 +40,8 @@ pub(super) fn facts(
     let not_ready = nodes.iter().filter(|node| !node.is_ready());
     let not_ready: BTreeSet<u64> =
         not_ready.filter_map(|node| server_of(node, &*apis.provider)?.cloud()).collect();
-    // One list serves all servers when it takes fewer calls than single reads of the servers that are due now, or of
-    // all servers of nodes that are not ready, one after the other.
+    // One list is read when it takes fewer calls than a read of each server. This is decided for the servers that are
+    // due now, and for the servers of all nodes that are not ready, which are due one after the other.
     let pages = apis.pages_around(&not_ready);
     let is_listed =
         cloud.len() > 2 * apis.pages_around(&cloud) || not_ready.len() > pages.max(READ_AT_MOST);
@@ -69,10 +69,10 @@ pub(super) fn facts(
 enum CloudSource {
     /// Each server is read by itself.
     Each,
-    /// The pages of the list of all servers on which these servers are. They are the servers of all nodes that
-    /// are not ready.
+    /// The pages of the list of all servers that hold the servers with these numbers. They are the servers of all nodes
+    /// that are not ready.
     Pages(BTreeSet<u64>),
-    /// A list of all servers that may be this old.
+    /// A list of all servers that is no older than this.
     List(Duration),
 }
 
@@ -119,9 +119,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Asks the second witness, which is a list of this tick. In a large project, the pages on which these servers
-    /// would be are enough when they show the server of another node. Otherwise the list of all servers is read.
-    /// `around` are such pages when they were already read.
+    /// Asks the second witness, which is a list of servers from this tick. In a large project, the pages on which the
+    /// missing servers would be are enough when they show the server of another node. Otherwise the list of all servers
+    /// is read. `around` are these pages when they were read before.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -147,9 +147,9 @@ impl Observation<'_> {
         Ok(self.second_witness(missing, &list.value, 1))
     }
 
-    /// Returns the facts about dedicated servers. The list that serves everything shows that a server exists. The two
-    /// calls for a single server are limited to a few an hour. When the budget has none left, nothing is known of a
-    /// server until the next time.
+    /// Returns the facts about dedicated servers. The shared list of all dedicated servers shows that a server exists.
+    /// The two calls for a single server are limited to a few an hour. When the budget has none of these calls left,
+    /// nothing is concluded about the server in this tick.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::Error> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
@@ -175,7 +175,7 @@ impl Observation<'_> {
                 list => list?,
             };
             match list.value.is_empty() {
-                // The API answers an empty list as an error, so an empty list proves nothing.
+                // The API answers with an error when it has no server to list, so an empty list proves nothing.
                 true => {
                     let why = format!("the account of {ROBOT_USER} lists no server at all");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
@@ -226,8 +226,8 @@ impl Found {
         self.facts.extend(listed);
     }
 
-    /// Notes whether a server is off. Nothing is known when the budget has no call left. An error means that other
-    /// questions would get the same answer.
+    /// Stores whether a server is off. Nothing is stored when the budget has no call left. An error means that
+    /// questions about other servers would get the same answer.
     fn note(
         &mut self,
         id: InstanceId,

@@ -22,7 +22,8 @@ pub enum Fact {
     /// The server does not exist. A complete list of this tick does not hold it, and the API itself says that it
     /// does not exist.
     Gone {
-        /// Whether that list holds the server of another node, so that the token is of the right project.
+        /// Whether the complete list of this tick holds the server of another node, so that the token is
+        /// of the right project.
         others_are_visible: bool,
     },
     /// Nothing may be concluded. The text says why.

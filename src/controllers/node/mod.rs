@@ -142,7 +142,7 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Returns all nodes. The next evaluation within the interval plans on the same nodes.
+    /// Returns all nodes. An evaluation that follows within half of the sync interval plans on the same nodes.
     pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
         let whole_max_age = self.whole_max_age(clock::now());
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
@@ -176,8 +176,8 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes are read after the cloud answered, so that no node is read in vain while the cloud does not answer.
-        // The read is needed because a table shows no taint.
+        // The nodes are read after the cloud answered, because this read would be in vain if the cloud did not answer.
+        // The read is needed because the table of nodes shows no taints.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -190,7 +190,7 @@ impl NodeController {
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans rest on what was read last, and tell what the plans that are applied need.
+        // These plans rest on what was read last. They only tell what must be read for the plans that are applied.
         let index = observed.index(&*apis.provider);
         let plans =
             wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
@@ -204,9 +204,9 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Returns all servers as they were listed last, with the servers of these new nodes read by name now. `None` means
-    /// that all servers must be listed. That is so when a list takes fewer calls, and when a node may have a server
-    /// with another name, because the node has failed before or no server has its name.
+    /// Returns the last list of all servers, in which the servers of these new nodes were read again by name. `None`
+    /// means that all servers must be listed. That is so when a list takes fewer calls, or when a node may have a
+    /// server with another name, because the node has failed before or no server has its name.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -253,9 +253,9 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes until the servers do not satisfy a plan. Returns what they must satisfy before the next write,
-    /// or `None` when nothing is left to write. A plan is made when its node's turn comes, by the thread that writes
-    /// it, and is noted with those of its batch, because thousands of plans at once would need too much memory.
+    /// Plans and writes until the servers do not satisfy the needs of a plan. Returns these needs, or `None` when
+    /// nothing is left to write. The thread that writes to a node plans for it just before, and the plans of a batch
+    /// are noted together, because thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -303,7 +303,7 @@ impl NodeController {
         None
     }
 
-    /// Reports the outcome for a node, and when the node is tried again. Returns the plan that was made last.
+    /// Reports the outcome for a node, and decides when the node is tried again. Returns the plan that was made last.
     fn note(
         &mut self,
         apis: &Apis,
@@ -316,7 +316,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node that can't be brought in order is compared again together with the others.
+        // An initialised node with an obstacle is not tried again by its backoff, but with the next
+        // comparison of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         if !is_made || (is_blocked && is_new) {
             self.backoff.failed(uid, clock::now());
@@ -341,7 +342,7 @@ impl NodeController {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns a moment. A node that has been not ready since before this moment has been not ready for too long.
+    /// Returns the moment before which a node must have become not ready to be reported as left over.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -357,8 +358,8 @@ impl NodeController {
         self.last_refresh.is_none_or(is_over)
     }
 
-    /// Returns how old a read of whole nodes may be. A refresh needs a read since the refresh became due, or one that
-    /// another controller made shortly before.
+    /// Returns how old the last list of whole nodes may be. A refresh needs a list that was read since the refresh
+    /// became due, or within one sync interval before, when another controller read it.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.last_refresh.map(|last| now.duration_since(last));
@@ -414,7 +415,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     }
 }
 
-/// The reason why a changed node is not planned again. The list may know nothing of a node that has this
-/// name since then.
+/// The reason why a changed node is not planned again. The name may be that of another node by now, and the list of
+/// servers may not show the server of that node yet.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";

@@ -29,9 +29,9 @@ pub struct NodePlan {
     /// The node for which the plan was made.
     pub node: Node,
     pub server: Server,
-    /// Every address with its value, its wanted value, and what asks for that.
+    /// The addresses, each with its value, its wanted value, and the source of the wanted value.
     pub address_fields: Vec<Field>,
-    /// The labels, the provider ID and the taints, with the same facts as the addresses.
+    /// The labels, the provider ID and the taints, each with its value, its wanted value, and the source of that value.
     pub other_fields: Vec<Field>,
 }
 
@@ -192,8 +192,8 @@ impl NodePlan {
         match &self.server {
             Server::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A server that has the node's name or address in a list from before the node was first seen may be
-                    // the machine that the node's own one replaced.
+                    // A server that has the node's name or address may be an earlier machine, which the node's own
+                    // machine has replaced. The list must therefore be newer than the first sight of the node.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -416,8 +416,8 @@ impl NodePlan {
         self.follow_labels(from_server);
     }
 
-    /// Plans the labels of an initialised node, because only its addresses and labels are kept in order. With the
-    /// default of `from_server`, the node keeps what its server asked for before.
+    /// Plans the labels of an initialised node. Only the addresses and labels of such a node are kept in order. When
+    /// `from_server` is the default, the node keeps the labels that its server asked for before.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;

@@ -71,8 +71,8 @@ impl RouteController {
         }
     }
 
-    /// Returns the plan by what was read no longer ago than `max_age`. All servers are listed again when one seems
-    /// to be gone.
+    /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
+    /// seems to be gone.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
         let observed = self.settings.observe_all(apis, &self.memory, max_age);
         Ok(observed?.plan)
@@ -122,7 +122,8 @@ impl RouteController {
                 true => (COMPARE_PERIOD / 2).min(since_sync),
                 false => since_sync,
             },
-            // The node controller refreshes the list as often, so one read is enough for both.
+            // The node controller refreshes the list of servers as often as this, so one read is
+            // enough for both controllers.
             instances: apis.refresh_period(COMPARE_PERIOD) * 3 / 2,
             urgency: match due.is_changed {
                 true => Urgency::Changed,
@@ -144,8 +145,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding can be fixed by an operator alone, so it is checked again when it is
-        // time to compare.
+        // A failure with a finding can be fixed by an operator alone, so the next try is left to
+        // the next regular comparison.
         let has_failed = report.failures.iter().any(|one| one.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);

@@ -38,7 +38,7 @@ pub(super) struct Observed {
     pub(super) plan: Plan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
-    /// The moment when everything had been read.
+    /// The moment when all reads had been answered.
     pub(super) complete: Instant,
 }
 
@@ -156,13 +156,14 @@ fn of_node(row: &Row) -> Option<Route> {
 /// How often nodes are read, by a table that the other controllers read as well.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How late it may be seen that another node took a node's name.
+/// The longest time until it is seen that a node was replaced by another node with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How many nodes whose pods have no addresses yet are read again at a time.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// The age by which kube-controller-manager or another program has given a node the addresses of its pods.
+/// The age up to which a node counts as new. By this age, kube-controller-manager or another program has given the node
+/// the addresses of its pods.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
 /// The key under which the failures of a sync are remembered.
@@ -171,7 +172,7 @@ const NETWORK: &str = "network";
 pub(super) type Nodes = Arc<Vec<Arc<Node>>>;
 
 pub(super) struct Schedule {
-    /// The fingerprint of what the last comparison was about, and the moment when it ended.
+    /// The fingerprint of the nodes and servers that were compared last, and the moment when that comparison ended.
     compared: Option<(u64, Instant)>,
     begun: Option<Instant>,
     /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
@@ -192,12 +193,12 @@ impl Schedule {
         Schedule { compared: None, begun: None, is_interrupted: false, backoff: Backoff::new() }
     }
 
-    /// Returns what is due. `None` when nothing is due.
+    /// Returns the nodes to be compared, and why. `None` when no comparison is due.
     pub(super) fn due(&mut self, apis: &Apis, settings: &Settings) -> Result<Option<Due>, Error> {
         let now = clock::now();
         let poll = Poll {
             table_max_age: settings.interval() / 2,
-            // The node controller reads whole nodes more often when it runs.
+            // The node controller reads whole nodes more often than this when it runs.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -225,7 +226,7 @@ impl Schedule {
         Ok(is_due.then_some(Due { nodes, is_changed, is_time }))
     }
 
-    /// Notes that the nodes of `due` were compared by these servers.
+    /// Notes that the nodes of `due` were compared, together with these servers.
     pub(super) fn compared(&mut self, apis: &Apis, due: &Due, servers: &[Instance]) {
         let print = fingerprint(&due.nodes, servers, &*apis.provider);
         self.compared = Some((print, clock::now()));

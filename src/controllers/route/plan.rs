@@ -30,7 +30,7 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The routes that nodes of ours wanted in an earlier comparison.
     pub remembered: &'a HashSet<Route>,
-    /// Whether earlier comparisons held routes back as well.
+    /// Whether routes were held back in earlier comparisons, too.
     pub is_in_doubt_for_long: bool,
 }
 
@@ -104,7 +104,8 @@ struct Planner<'a> {
     servers: HashMap<Ipv4Addr, &'a Instance>,
     /// The wanted routes of the nodes with a provider ID of ours, sorted by name.
     desired: Vec<DesiredRoutes<'a>>,
-    /// The pods of other nodes, with the node's name. A route to these pods is left unchanged, whoever owns it.
+    /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
+    /// unchanged, whoever owns it.
     foreign: Vec<(Ipv4Net, &'a str)>,
     /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
@@ -437,7 +438,8 @@ impl<'a> Planner<'a> {
         let says = desired.node.condition(NETWORK_UNAVAILABLE);
         let unavailable = match desired.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // A route that is added now must not look like that of a settled cluster next time.
+            // The condition stays as it is while routes are in doubt. Otherwise the route that is added now would look
+            // like that of a settled cluster at the next comparison.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
@@ -492,7 +494,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // The findings of a node that lost its server say more about the routes to its pods.
+        // A stale route to the pods of a node that lost its server is not reported here, because the findings of
+        // that node say more.
         let lost = self.desired.iter().filter(|one| one.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|one| &one.cidrs).collect();
         let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));

@@ -51,15 +51,15 @@ pub(super) struct Sync<'a> {
     conditions: Vec<(String, NodeChange)>,
     /// The UIDs of the nodes whose condition this sync has already dealt with.
     said: HashSet<String>,
-    /// Whether no other condition is written. The inner value is the error of the API server that does not answer.
-    /// `None` as the inner value means that the gate is closed.
+    /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
+    /// or `None` when the gate is closed.
     mute: Option<Option<Error>>,
     /// The changes that were refused, with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::Error)>,
     /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// Whether nothing more is done. The inner value is the error of the API that does not answer. `None` as the inner
-    /// value means that the gate is closed.
+    /// `Some` when nothing more is done. The inner value is the error of the API that does not answer, or `None` when
+    /// the gate is closed.
     stopped: Option<Option<Error>>,
     synced: Synced,
 }
@@ -273,7 +273,8 @@ impl<'a> Sync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // A node with an obstacle is reported below, so that its refused addition is not reported a second time.
+            // A node with an obstacle is reported below. Its refused addition is left out here, so that
+            // it is reported once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

@@ -453,7 +453,7 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads whole nodes more often when it runs.
+                // The node controller reads whole nodes more often than this when it runs.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
