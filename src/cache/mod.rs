@@ -267,9 +267,9 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// Returns all servers on those pages of the list of all servers where these numbers are or would be. A number
-    /// without a server in the answer does not exist. The answer is no older than `max_age`, or than the time after
-    /// which as many calls may be made again.
+    /// Returns all servers on those pages of the list of all servers where servers with these numbers are or would be.
+    /// A number without a server in the answer does not exist. The answer is no older than `max_age`. Unless `max_age`
+    /// is zero, the answer may also be as old as `LOOK_CALL` for each page.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,

@@ -88,7 +88,7 @@ impl Known {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Notes what was just read of a Secret. Returns what can be shown of the Secret.
+    /// Stores what was just read of a Secret. Returns its pair of certificate and key, or why the pair can't be used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| match make_room(&mut self.usable, &name.0) {
@@ -108,7 +108,7 @@ impl Known {
     }
 }
 
-/// Returns what can be shown of a Secret now.
+/// Returns the pair of certificate and key, or why the pair can't be used at this time.
 fn shown(held: &Held) -> TlsSecret {
     let held = held.as_ref().map_err(Clone::clone);
     held.and_then(|held| held.at(clock::timestamp()))

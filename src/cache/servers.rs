@@ -31,7 +31,7 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that must have been read at that time.
+/// The cloud servers that the last read of the list must have included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

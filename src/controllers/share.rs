@@ -26,7 +26,7 @@ struct Bucket {
     /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
     left: f64,
     at: Instant,
-    /// How many calls the last reads took on which a plan rested.
+    /// How many calls the reads for the last plan took.
     reads: f64,
 }
 
@@ -34,7 +34,7 @@ struct Bucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<Share>,
-    /// Whether the execution stops when the share is used up. The execution of an object in another namespace goes on,
+    /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
     /// because that namespace has changed nothing.
     pub(super) can_stop: bool,
 }
@@ -60,7 +60,7 @@ impl Share {
         });
     }
 
-    /// Returns how many calls are left for changes once a plan was made.
+    /// Returns how many calls are left for changes after the reads that a plan needs.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }
@@ -73,7 +73,7 @@ impl Share {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that came back until `now`, and then asks the bucket.
+    /// Adds the calls that came back until `now`, and then calls `ask` with the bucket.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut Bucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -85,7 +85,8 @@ impl Share {
 }
 
 impl Payer {
-    /// Returns a payer that charges the same share for an execution that never stops because of the share.
+    /// Returns a payer with the same share, for the execution of an object of another namespace. That execution never
+    /// stops because of the share.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

@@ -101,7 +101,7 @@ impl LifecycleController {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
-    /// Makes one tick. Returns the report, and the plans of which the tick was made.
+    /// Makes one tick. Returns the report, and the plans with which the tick began.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,

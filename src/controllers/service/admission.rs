@@ -38,13 +38,14 @@ struct Admitted {
     /// The payer until the Service is in order. `None` when the Service was in order since its last change, or was
     /// there at the start.
     payer: Option<Payer>,
-    /// The Service before the change that is paid for. The change may have left other Services on a load balancer.
+    /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
+    /// balancer that other Services still use.
     before: Option<Arc<Service>>,
 }
 
 impl Admission {
-    /// Replaces the listed Services by what may be planned of them now. Returns the Services of which a change begins
-    /// to wait. `busy` are the payers of the changes that are being made.
+    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change
+    /// begins to wait. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<Service>>,
@@ -87,8 +88,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Returns the Service, which was read again, as it may be planned now. `None` when the Service is new since the
-    /// last look, so that it waits for the next look.
+    /// Returns the version that may be planned now of a Service that was just read again. `None` when the Service was
+    /// created since the last look, and has to wait for the next look.
     pub(super) fn again(&mut self, service: Arc<Service>, agenda: &Agenda) -> Option<Arc<Service>> {
         if !self.has_looked || !self.is_changed(&service, agenda) {
             return Some(service);
@@ -188,8 +189,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than what was admitted. If not, this version of the Service is the
-    /// known one from now on.
+    /// Whether the Service asks for something other than the version that was admitted. If not, this version counts as
+    /// the admitted one from now on.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -217,8 +218,8 @@ impl Admission {
         false
     }
 
-    /// Takes the change up when there is room. Otherwise returns the Service as it was before the change. `None` when
-    /// the Service is new and waits.
+    /// Admits the change when there is room, and returns the Service. Otherwise returns the Service as it was before
+    /// the change, or `None` when the Service is new and has to wait.
     fn admit(
         &mut self,
         service: &Arc<Service>,
@@ -232,8 +233,8 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // A change beside the one that waits, e.g. of the finalizer, is written again and again, so the namespace
-        // pays for that.
+        // While one change waits, another part of the Service, e.g. the finalizer, may have changed, too. Such changes
+        // can be made again and again, so the namespace pays for them.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -256,7 +257,8 @@ impl Admission {
         share
     }
 
-    /// Takes one of the places that a namespace has in this look. Returns `false` when no place is left.
+    /// Takes one of the places for changes that the namespace has until the next look. Returns `false` when
+    /// no place is left.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let room = self.rooms.get(namespace).copied().unwrap_or_else(|| self.room(namespace, busy));
         self.rooms.insert(namespace.to_owned(), room.saturating_sub(1));
@@ -296,7 +298,7 @@ fn calls_left(share: &Share) -> f64 {
     share.left_after_reads(clock::now())
 }
 
-/// Whether the parts differ that an owner of the Service may change and that cost calls.
+/// Whether the Services differ in a part that their owner may change and whose change costs calls.
 fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
     !Arc::ptr_eq(one, other)
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)

@@ -15,8 +15,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often load balancers are listed for orphans alone when there are neither Services of ours nor orphans. A Service
-/// whose load balancer could become an orphan is seen before.
+/// How often load balancers are listed only to find orphans, while there are neither Services of ours nor orphans. This
+/// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// The age at which a list of load balancers is too old for a write. It is by the machine's time, because a plan and
@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists in which no Service was due while no Service was worked on.
+    /// The lists of Services and nodes that were seen when no Service was due and no Service was worked on.
     settled: Lists,
     /// UIDs of Services whose finalizer was removed because they are left alone. A Service that has the finalizer again
     /// has it from another daemon, with another class or selector.
@@ -42,9 +42,9 @@ pub(super) struct Agenda {
     compared: Option<Instant>,
     /// When a load balancer was written to last. A list that was requested before is too old.
     last_write: Option<Instant>,
-    /// When the comparison began after which orphans were not searched yet.
+    /// The start of the last comparison of all Services, when orphans were not searched after it yet.
     orphans_due: Option<Instant>,
-    /// When the search began that found no orphans, while there were no Services of ours.
+    /// The start of a search that found no orphans while there were no Services of ours.
     quiet_since: Option<Instant>,
 }
 
@@ -77,7 +77,8 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The plan was made for a newer version of the Service. The list is old, however often it is seen.
+    /// The last plan was made for a newer version of the Service. The list is out of date, even if it
+    /// is seen several times.
     Old,
 }
 
@@ -99,13 +100,13 @@ type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
 struct Planned {
     service: u64,
     dependencies: u64,
-    /// The version in the list when the Service itself was found to have a newer version.
+    /// The version in the last list, when the Service that was planned or written had a newer version.
     superseded: Option<String>,
     /// Whether the plan was not carried out. Then the Service is due at once, although the Service did not change.
     is_missed: bool,
 }
 
-/// Everything besides the Service itself that a plan depends on and Kubernetes shows, as numbers.
+/// Fingerprints of everything that Kubernetes shows, besides the Service itself, on which a plan depends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
@@ -162,8 +163,8 @@ impl Agenda {
         Next { services, reads }
     }
 
-    /// Returns what must be read for plans that are carried out. Changes of the same Services were being
-    /// made until `since`.
+    /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
+    /// `since`, because changes of the same Services were being made until then.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -211,8 +212,8 @@ impl Agenda {
         }
     }
 
-    /// Whether no Service was due in the same lists, and no Service is due now. Secrets, and Services of other types,
-    /// are read apart from these lists.
+    /// Whether the lists are the same as when no Service was due, and no Service is due now. Secrets, and Services of
+    /// other types, are not part of these lists, so the answer is `false` when there are any.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
         let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
         let (services, nodes) = lists(seen);
@@ -264,7 +265,7 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Takes note of a plan for this version of the Service, with nodes that are no older than those seen last.
+    /// Takes note that this version of the Service was planned, with nodes that are no older than those seen last.
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
@@ -275,7 +276,7 @@ impl Agenda {
         self.planned.insert(service.metadata.uid.clone(), planned);
     }
 
-    /// Takes note of a write of ours, by the plan of the Service. `service` is the Service after the write.
+    /// Takes note that a plan has written to the Service. `service` is the Service after the write.
     pub(super) fn written(&mut self, service: &Service) {
         let superseded = self.superseded(service);
         if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
@@ -287,7 +288,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version of the Service in the last list, when that version is not this one.
+    /// Returns the version of the Service in the last list, when that version differs from the version of `service`.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -301,8 +302,8 @@ impl Agenda {
         }
     }
 
-    /// Takes note that the Service is not worked on before its namespace has calls again. When nothing of its plan was
-    /// carried out, the Service may be planned as it was before the change.
+    /// Takes note that work on the Service has stopped until its namespace has calls again. When nothing of its plan
+    /// was carried out, the Service may be planned as it was before the change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -330,8 +331,9 @@ impl Agenda {
         self.last_write = Some(until);
     }
 
-    /// Returns the moment since which everything must be read for a search of orphans. `None` when no search is due. A
-    /// search follows the comparison `compared`. `is_free` means that no changes are being made.
+    /// Returns the moment since which everything must have been read that a search of orphans uses. `None` when no
+    /// search is due. A search is due after a comparison of all Services, which began at `compared`. `is_free` means
+    /// that no changes are being made.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -363,7 +365,8 @@ impl Why {
         }
     }
 
-    /// Returns how urgent the calls are. A comparison without news can wait for calls, a Service that changed can't.
+    /// Returns how urgent the calls are. The comparison of a Service that did not change can wait for calls. A Service
+    /// that changed can't wait.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,

@@ -69,8 +69,8 @@ impl Certificates {
     }
 }
 
-/// Returns the deletions of certificates that nothing uses now. `wanted` is what all Services want. `None` when there
-/// is no certificate from a Secret, used or not.
+/// Returns the deletions of certificates that nothing uses now. `wanted` are the contents of the Secrets that all
+/// Services name. `None` when there is no certificate that was uploaded from a Secret, used or not.
 fn find(
     apis: &Apis,
     settings: &Settings,
@@ -91,7 +91,7 @@ fn find(
     unused.map_err(Error::Cloud)
 }
 
-/// Returns the deletions that a pass over all Services would make now, for a person.
+/// Returns the deletions of certificates that a pass over all Services would make now, to show them to a person.
 pub(super) fn propose(
     apis: &Apis,
     settings: &Settings,

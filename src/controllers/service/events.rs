@@ -54,7 +54,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The last change of a release reports the release: see `changed`.
+        // The last change of a release is reported by the function `changed`.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));

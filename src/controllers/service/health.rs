@@ -24,8 +24,9 @@ const GRACE: SignedDuration = SignedDuration::from_mins(3);
 /// How many targets with the same cause are named.
 const NAMES_SHOWN: usize = 3;
 
-/// Notes the cause with each health check of the Service's own ports that fails. The servers were mostly read for the
-/// plans. No call is made when nothing is wrong, and no server counts as off when the servers can't be read.
+/// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
+/// which was mostly for the plans. No call is made when nothing is wrong, and no server counts as off when the
+/// servers can't be read.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
@@ -80,8 +81,8 @@ pub struct Trouble {
     pub is_outage: bool,
     /// How many targets are healthy, and why the others are not.
     pub message: String,
-    /// The fix of the most frequent cause that no other check of `doctor` reports. The text is empty when there is
-    /// no such cause.
+    /// The advice for the most frequent cause, without the causes that another check of `doctor` reports. The text is
+    /// empty when there is no such cause.
     pub fix: String,
 }
 
@@ -125,7 +126,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
         parts
             .push(format!("the Service is younger than {minutes} minutes, and may need that time"));
     }
-    // The check `servers` reports the fix of a server that is off.
+    // A server that is off is left out, because the check `servers` reports what to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -150,7 +151,7 @@ fn is_young(service: &Service, at: Timestamp) -> bool {
 pub(super) struct Outages {
     /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
-    /// Whether all Services were seen before.
+    /// Whether this process has looked at all Services at least once.
     has_looked: bool,
 }
 
@@ -165,15 +166,16 @@ pub(super) struct Look<'a> {
 }
 
 impl Outages {
-    /// Returns a finding for each Service whose state has changed, and whether this is the first look.
+    /// Returns a finding for each Service whose state has changed. The second value says whether this
+    /// is the first look.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,
     ) -> (Vec<(&'a Arc<Service>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|one| &one.of_services) {
-            // A Service that moves between load balancers counts with the load balancer that has more of
-            // its healthy targets.
+            // A Service that moves between load balancers is seen on both. The load balancer with more healthy targets
+            // of the Service counts.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;
@@ -226,7 +228,8 @@ impl Look<'_> {
         Finding::info(Reason::HealthyTarget, message)
     }
 
-    /// Returns when the health was seen, in whole minutes, because another message would be another event.
+    /// Returns when the health was seen, as a text for messages. The text has whole minutes, because each different
+    /// message would be another event.
     fn seen(&self) -> String {
         let age = match self.age.as_secs() / 60 {
             0 => "less than a minute ago".to_owned(),

@@ -98,12 +98,12 @@ impl ServiceController {
         }
     }
 
-    /// Sets how the Services are managed that `evaluate` and `sync` are asked for from now on.
+    /// Sets the wish of a person for the Services for which `evaluate` and `sync` are called from now on.
     pub fn set_management(&mut self, management: Management) {
         self.management = management;
     }
 
-    /// Returns the plans of a pass over these Services, and the plans for what no Service has any more.
+    /// Returns the plans of a pass over these Services, and the plans that delete what no Service needs any more.
     pub fn evaluate_pass(
         &self,
         apis: &Apis,
@@ -127,7 +127,7 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the same plans as `evaluate`, with what the Secrets hold that all Services name.
+    /// Returns the plans of `evaluate`, and the contents of the Secrets that all Services name.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -183,7 +183,7 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns what is kept in the cloud of Services that do not exist any more.
+    /// Returns what remains in the cloud of Services that do not exist any more, because it was to be kept.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -248,7 +248,8 @@ impl ServiceController {
         (report, plans)
     }
 
-    /// Returns the plans for load balancers of this cluster whose Service does not exist, as read since `begun`.
+    /// Returns the plans for load balancers of this cluster whose Service does not exist. They rest
+    /// on reads since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
         let name = &self.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
@@ -265,8 +266,9 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Takes up due Services at each interval, whatever the executions wait for. Executions that only wait for actions
-    /// when the interval is over are continued in the next tick. The selection of a person is worked on until its end.
+    /// Takes up due Services at each interval, whatever the executions wait for. When the interval is over,
+    /// executions that only wait for actions are left to the next tick. The selection of a person is worked on until
+    /// all its executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -277,7 +279,8 @@ impl Sync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The end of the scope would wait for a slow request.
+                // The loop goes on while a request is in flight, because the end of the thread scope would
+                // wait for that request.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -338,8 +341,8 @@ impl Sync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
-        // Nothing was written for these Services since `begun`, so the list for the proposals also serves
-        // the first plan.
+        // Nothing was written for these Services since `begun`, so their first plans may rest on the same list of load
+        // balancers as these proposals.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -401,8 +404,8 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // The changes that are executed are compared with what there is now. Their plan rests on a read of an
-            // earlier tick, and an old list would not show that a load balancer which is to be deleted is wanted again.
+            // Changes under way rest on a read of an earlier tick, and must still fit what there is now. An old list
+            // would not show that a load balancer which is to be deleted is wanted again.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -462,7 +465,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Notes a look at Kubernetes, and stops changes that do not fit any more.
+    /// Takes note of what a look at Kubernetes showed, and stops changes that do not fit any more.
     fn saw(&mut self, apis: &Apis, seen: &Seen) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
@@ -548,7 +551,7 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // A comparison of all Services that read no certificate shows that no Service names one.
+    // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
         let first = certificates.iter().flatten().filter_map(|one| one.not_valid_after).min();
         let first = first.map_or(0, Timestamp::as_second);

@@ -63,8 +63,8 @@ pub(super) struct Observed {
     pub(super) answered: Instant,
     /// How urgent the calls are for these plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server of the cluster's nodes, by the load balancers' targets or by what was read
-    /// after them. `None` when that is not known.
+    /// Whether the project has a server of the cluster's nodes. The targets of load balancers show this, or servers
+    /// that were read after the load balancers. `None` when this is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// UIDs of Services that are shown as they were before a change, which waits.
@@ -98,22 +98,22 @@ pub(super) struct Reads {
 pub enum Management {
     #[default]
     Usual,
-    /// The Service gets the load balancer with this ID.
+    /// The Service is to take over the load balancer with this ID.
     Begins(u64),
-    /// The controller changes nothing of the Service from then on.
+    /// The management is to end, so that the controller changes nothing of the Service from then on.
     Ends,
 }
 
 impl Observed {
-    /// Sets the groups. The Services in the groups exist, although the list of all Services may be older than they are.
+    /// Sets the groups. Their Services are added to those that exist, because the list of all Services may be older.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|one| one.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
 
-    /// Reads from the APIs themselves what plans for these Services also need. Returns `false` when they need nothing.
-    /// A cloud without servers has no list of them.
+    /// Reads from the APIs themselves what plans for these Services need in addition. Returns `false` when they need
+    /// nothing more. Servers are not read when the cloud has none.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -134,8 +134,8 @@ impl Observed {
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // A token may be replaced at any time, so the list must come from the project of the load balancers,
-            // or be newer.
+            // A token of another project may take the place of this one at any time. The list must therefore come from
+            // the project of the load balancers, or be newer than their list.
             let since = since.max(self.answered);
             let servers = apis.instances_since(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
@@ -226,8 +226,8 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads what plans for these Services rest on, besides what was seen of Kubernetes: nodes, and all Services of type
-/// LoadBalancer when some use load balancers together.
+/// Reads what plans for these Services rest on, besides `seen`. There must be the nodes in `seen`, and all Services of
+/// type LoadBalancer when some use load balancers together.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
@@ -253,7 +253,7 @@ pub(super) fn observe(
     // The servers are those that any reader read last, see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
-    // The set of Services that exist changes little, and only a take-over rests on it.
+    // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
         cluster: cluster(apis, cluster_name, &all.value, &seen.nodes)?,
@@ -286,14 +286,14 @@ impl Dedicated {
         Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
     }
 
-    /// Returns the dedicated servers, and lists them now when they were never listed, because only a list proves which
-    /// address is a node's.
+    /// Returns the dedicated servers as they were listed last. They are listed now when that never happened, because
+    /// only a list proves which address is a node's.
     fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
         let mut dedicated = Dedicated::of(apis);
         let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // Nothing is proven while Robot does not answer.
+            // No address is proven while Robot does not answer.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -303,7 +303,8 @@ impl Dedicated {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// Returns the address that the list has for a server, which no kubelet wrote.
+    /// Returns the address of a server in the list of dedicated servers. No kubelet wrote this address,
+    /// so it is proven.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
@@ -366,8 +367,8 @@ pub(super) fn not_known(why: &str) -> Error {
     Error::Cloud(provider::Error::new(ErrorKind::Other, why))
 }
 
-/// Returns the same as [`cluster`], for what rests on the cluster's identity alone. An error means that the identity
-/// is not known.
+/// Returns the result of [`cluster`] for a caller that needs the cluster's identity, or an error when the
+/// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     name: &str,
@@ -413,7 +414,8 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // The proven address gets the name of its node, whatever a kubelet reported.
+                // A proven address is noted with the name of the server's node, even when the kubelet of another node
+                // reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }

@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 const KIND: &str = "load-balancer";
 
 /// Returns the load balancers of this cluster whose Service does not exist. This is for `doctor`, which plans nothing.
-/// What was read since `begun` is used.
+/// Reads since `begun` are not repeated.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
     find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
 
-/// Returns the cluster, and the load balancers whose Services asked to keep them and do not exist any more, by what
-/// was read last.
+/// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. Both are as
+/// they were read last.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
@@ -42,8 +42,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans by what both APIs say. When there are any, the answers are no older than `begun`. Answers from
-/// before `begun` are no older than `age`.
+/// Returns the orphans by what both APIs say. Answers for an empty result may be as old as `age`, or come from after
+/// `begun`. Orphans are returned only by answers from after `begun`.
 pub(super) fn find(
     apis: &Apis,
     name: &str,
@@ -72,7 +72,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // A cluster without Services may not have read its nodes yet, and only the targets on their servers are ours.
+        // A process whose cluster has no Services may not have read the nodes yet. The nodes are needed, because only
+        // the targets on their servers are ours.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -117,7 +118,7 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // Nothing waits for this search.
+        // Nothing waits for this search, so its error is not reported as a failure.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
@@ -182,12 +183,13 @@ pub(super) fn plan_alone(
 }
 
 impl ServicePlan {
-    /// Whether the plan is about a Service, and not about what Services left.
+    /// Whether the plan is about a Service, and not about an orphan or about certificates that Services left behind.
     pub fn is_of_service(&self) -> bool {
         self.object.kind == "Service"
     }
 
-    /// Whether the plan is about a load balancer that no Service wants. Then `service` is what its labels say.
+    /// Whether the plan is about a load balancer that no Service wants. In this case, `service` is what the labels of
+    /// the load balancer say.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND
     }
@@ -258,7 +260,7 @@ pub(super) fn carry_out(
 }
 
 /// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name
-/// belongs to that Service, because operators keep an address in this way.
+/// counts as that Service's, because operators keep an address by such a take-over.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
@@ -281,8 +283,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     Ok((cluster, orphans))
 }
 
-/// Whether the load balancer's own Service exists after all, or a new Service of that name for which nothing
-/// was planned yet.
+/// Whether the load balancer's own Service exists after all. A new Service of that name counts, too, when nothing was
+/// planned for it yet.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

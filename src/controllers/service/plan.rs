@@ -66,7 +66,7 @@ pub(super) enum ServiceWrite {
 /// balancers of a hundred targets would take most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // A pass over thousands of Services takes time, but does not hang.
+        // Plans for thousands of Services take time, and each one shows that the process does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -171,8 +171,8 @@ pub fn check(
     Some(findings)
 }
 
-/// Returns the finding about a Service that is larger than what is read. Too little is known of such a Service, so its
-/// load balancer stays as it is. The end of a Service needs its finalizers alone.
+/// Returns a finding when the Service is larger than what the controller reads of it. Too little is known of such a
+/// Service, so its load balancer stays as it is. To end a Service, only its finalizers must have been read.
 fn too_large(service: &Service, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
@@ -346,8 +346,8 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Syncs nothing, because too little is known of the Service. Only the mode of its addresses may change, and people
-    /// see its load balancer.
+    /// Syncs nothing of a Service of which too little is known. Only the mode of the addresses in its status may
+    /// change. A plan for people also shows its load balancer.
     fn leave_unread(
         &mut self,
         observed: &Observed,
@@ -366,9 +366,9 @@ impl ServicePlan {
         }
     }
 
-    /// Leaves the load balancer as it is, with our labels. By these labels, the load balancer is the Service's when the
-    /// Service is ours again, and an orphan once the Service does not exist. Without such a load balancer, nothing says
-    /// that the finalizer is ours.
+    /// Leaves the load balancer as it is, with our labels. By these labels, the load balancer belongs to the Service
+    /// when the Service is ours again, and is an orphan when the Service does not exist any more. When there is no load
+    /// balancer with these labels, nothing shows that the finalizer of the Service is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -412,8 +412,9 @@ impl ServicePlan {
         self.each_write(|_| ()).count()
     }
 
-    /// Whether nothing comes before the changes that take the Service off load balancers. Only then is it known which
-    /// Services use the new load balancer, and its labels say so.
+    /// Whether the changes that take the Service off load balancers are made now, because nothing has to be
+    /// done before. Only then is it known which Services use the new load balancer, and the labels of that
+    /// load balancer say so.
     fn leaves_now(&self) -> bool {
         self.cloud.outcome.changes().is_empty()
             && self.first_write().is_none()
@@ -428,7 +429,8 @@ impl ServicePlan {
         self.cloud.outcome.changes()
     }
 
-    /// Returns the changes that follow once everything else is done and planned again.
+    /// Returns the changes that take the Service off load balancers, unless they are made now. They follow when
+    /// everything else was done and a new plan was made.
     pub(super) fn leaves(&self) -> &[Box<dyn Change>] {
         if self.leaves_now() {
             return &[];
@@ -436,7 +438,7 @@ impl ServicePlan {
         self.cloud.outcome.leaves()
     }
 
-    /// Returns the write before the changes in the cloud.
+    /// Returns the write to the Service that is made before the changes in the cloud.
     pub(super) fn first_write(&self) -> Option<ServiceWrite> {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         match self.want {
@@ -447,7 +449,7 @@ impl ServicePlan {
         }
     }
 
-    /// Returns the write after the changes in the cloud.
+    /// Returns the write to the Service that is made after the changes in the cloud.
     pub(super) fn last_write(&self) -> Option<ServiceWrite> {
         match self.want {
             Want::Remove if self.obstacle().is_none() => {
@@ -518,7 +520,7 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may rest on the project once what the plan needs was read, see `rests_on_project`.
+    /// Whether `rests_on_project` may become true when what the plan needs was read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle().is_none() || cloud.needs.services)
@@ -540,9 +542,9 @@ impl ServicePlan {
             && !found.any(is_shown)
     }
 
-    /// Removes what may not be done while the cluster's identity is not known. Nothing is created or deleted, because
-    /// it would be another cluster's afterwards, or may be another cluster's now. A load balancer that carries the UID
-    /// of its Service is synced.
+    /// Removes what may not be done while the cluster's identity is not known. Nothing is created, because it would
+    /// count as another cluster's later. Nothing is deleted, because it may be another cluster's. A load balancer that
+    /// carries the UID of its Service is synced.
     fn without_identity(mut self) -> ServicePlan {
         if self.want == Want::Nothing || self.obstacle().is_some() {
             return self;
@@ -566,7 +568,7 @@ impl ServicePlan {
         self.status = None;
     }
 
-    /// Takes out the changes that are made now.
+    /// Takes the changes that are made now out of the plan, and returns them.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         if self.leaves_now() {
             return self.cloud.outcome.take_leaves();

@@ -28,8 +28,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one tick. A load balancer is created, attached, and then right. A Service that
-/// needs more plans than this is left to the next tick, and has failed when nothing came of its plans.
+/// How many plans a Service gets in one tick. For example, the first plan creates a load balancer, the second one
+/// attaches it, and the third one finds nothing left to do. A Service that needs more plans than this is left to the
+/// next tick, and has failed when nothing was written by its plans.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one tick to the next.
@@ -40,7 +41,8 @@ pub struct ServiceController {
     pub(super) admission: Admission,
     /// The Services whose load balancers are being changed. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
-    /// The Services that wait for the end of an execution that claims what they want.
+    /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
+    /// name that they want.
     pub(super) queued: Vec<Queued>,
     pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
@@ -74,7 +76,7 @@ pub(super) struct Task {
     pub(super) service: Arc<Service>,
     /// The payer of the calls. `None` means that no change of a Service asked for them.
     payer: Option<Payer>,
-    /// The moment since which the list of load balancers must have been requested on which a plan rests. Before that,
+    /// The moment since which the list of load balancers for a plan must have been requested. Before this moment,
     /// changes of this Service were being made.
     since: Instant,
     plans: u32,
@@ -129,11 +131,11 @@ impl ServiceController {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// Drops the rest of plans that do not count any more. The rest of a plan is dropped when its Service was changed
-    /// or deleted since. A rest that takes something away is also dropped when nodes, or Services that share the load
-    /// balancer, have changed. What replaces the rest must be added first, and a target may be another owner's now. A
-    /// rest that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
-    /// balancer may want another one, so that Service is due.
+    /// Drops the rest of each plan that is out of date. The rest is dropped when the Service was changed or deleted.
+    /// When nodes have changed, or Services that share the load balancer, the rest is dropped only if it takes
+    /// something away, because the replacement must be added first, and a target may be another owner's now. A rest
+    /// that only adds targets does no harm, and is followed by the next plan. A Service that waits for a load balancer
+    /// leaves the queue when it has changed, because it may want another load balancer, and is due again.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -202,7 +204,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Returns the tasks without those whose namespace has no calls left. These go on when some calls are back.
+    /// Returns the tasks whose namespaces have calls left. The other tasks go on when their
+    /// namespaces have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop = |task: &mut Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
@@ -215,8 +218,8 @@ impl Sync<'_> {
         tasks
     }
 
-    /// Leaves these Services unfinished, but due at once. Otherwise what a comparison of all Services found would wait
-    /// for the next comparison.
+    /// Reports these Services as unfinished, and makes them due at once. Otherwise the changes that a comparison of all
+    /// Services found would wait for the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -225,9 +228,9 @@ impl Sync<'_> {
         }
     }
 
-    /// Ends tasks for which all plans were made, or for which the gate is closed. A task for which nothing was written
-    /// is tried again by the backoff. If it were due at once, it would be tried for ever, and no comparison of all
-    /// Services would end.
+    /// Ends tasks that have had as many plans as a tick allows, or for which the gate is closed. A task for which
+    /// nothing was written is tried again by the backoff. If such a task were due at once, it would be tried for ever,
+    /// and no comparison of all Services would end.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -425,8 +428,8 @@ impl Sync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to a creation may show that nothing is left to do in the cloud. The answer does not show a load
-        // balancer that the Service leaves.
+        // The answer to a creation shows the new load balancer, and so it may show that nothing is left to do in the
+        // cloud. The answer does not show a load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -463,7 +466,7 @@ impl Sync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // Nothing was done, so no event reports an end.
+            // Nothing was done, so no event reports the end of a change.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -689,7 +692,7 @@ impl Task {
     }
 }
 
-/// Notes for each claim of this execution that the execution has the claim.
+/// Enters the ID of this execution for each of its claims.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
     claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }
