@@ -155,10 +155,10 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Creates an executor for executions that change parts of one object, which carries out one change at a time.
-    /// The changes are sent in the order of the executions, and nothing comes between the changes of one execution. A
-    /// change is sent some time after the change before it, which is the time that most changes take. After an answer
-    /// "busy", a change is sent only when the change before it has ended. A failure that is not about one change
+    /// Creates an executor for executions that change parts of one object, which carries out one change at a time. The
+    /// changes are sent in the order of the executions, and nothing comes between the changes of one execution. A
+    /// change is sent when the time that most changes take has passed since the change before it was sent. After an
+    /// answer "busy", a change is sent only when the change before it has ended. A failure that is not about one change
     /// alone stops all executions.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
@@ -611,7 +611,8 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Makes no more changes. The first failure counts before any other reason.
+    /// Drops the changes that were not sent. The first failure counts as the reason of the end,
+    /// before any other reason.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {

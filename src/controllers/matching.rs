@@ -117,7 +117,7 @@ pub struct Index<'a> {
 pub enum Outcome<'a> {
     /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
-    /// The provider ID names a server of ours that the list does not hold.
+    /// The provider ID names a server of ours that is missing in the list of servers.
     Gone(InstanceId),
     /// The API that may know the server did not answer, so nothing may be concluded.
     Unclear(&'a Error),

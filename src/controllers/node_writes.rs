@@ -215,7 +215,7 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Notes the outcome for the node in the report. `reason` is that of the finding by which the error was reported.
+    /// Notes the outcome for the node in the report. `reason` is the reason of the finding that has reported the error.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {
@@ -234,9 +234,9 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
     }
 }
 
-/// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before
-/// the first write. `replan` plans for the node as it is now. Its error says why that can't be done, and then nothing
-/// more is written.
+/// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
+/// first write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan,
+/// nothing more is written.
 pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     apis: &Apis,
     controller: &'static str,

@@ -187,8 +187,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about servers that were not found when they were read alone. The list of all servers has to agree,
-    /// and has to be that of the right account. A list with fewer servers than `at_least` does not prove that.
+    /// Returns facts about servers that were not found when they were read alone. A server counts as gone only when the
+    /// list of all servers does not hold it either, and is the list of the right account. A list with fewer servers
+    /// than `at_least` does not prove that the account is right.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

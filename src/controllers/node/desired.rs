@@ -150,11 +150,11 @@ pub(super) struct FromServer {
     pub findings: Vec<Finding>,
 }
 
-/// Returns what the labels of the server ask for. A label of the node is the server's when the label has the value that
-/// the annotation remembers. All other labels are a person's, and stay: those that were there before, and those that
-/// were changed since. `allows` says whether a server may set a label now. Anybody who can write the annotation could
-/// make us remove a label. A label of Kubernetes' domains, which Kubernetes protects from kubelets, is therefore
-/// removed only while it is allowed.
+/// Returns the labels and taints that the labels of the server ask for. A label of the node is the server's while it
+/// has the value that the annotation remembers. All other labels are a person's and stay, because they were there
+/// before or were changed since. `allows` says whether a server may set a label now. Anybody who can write the
+/// annotation could make us remove a label. Therefore a label of Kubernetes' domains, which Kubernetes protects from
+/// kubelets, is removed only while `allows` accepts the label.
 pub(super) fn from_server(
     node: &Node,
     instance: &Instance,

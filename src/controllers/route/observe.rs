@@ -145,9 +145,9 @@ impl Memory {
     }
 }
 
-/// Returns the route of a row when a node wants the route and it is there or is about to be. A route that only
-/// leads to a node's server is not the node's, because the list of servers may be old, and another server may have
-/// that address now.
+/// Returns the wanted route of a row, if the route is there or is about to be added. A route that only leads to
+/// the node's server does not count as the node's, because the list of servers may be old, and another server may
+/// have that address now.
 fn of_node(row: &Row) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
     row.want.filter(|_| is_its)

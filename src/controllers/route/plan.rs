@@ -385,7 +385,8 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // The route was a node's and no node wants it now, whichever server has that address by now.
+            // A node wanted this route earlier, and no node wants it now. Which server has the gateway's address
+            // now does not matter.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
@@ -444,8 +445,8 @@ impl<'a> Planner<'a> {
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // The node is marked when a route controller said something of it that is not true any more, or when it has
-            // waited for long. A short run with another kubeconfig marks no node.
+            // The node is marked when the condition that a route controller set is not true any more, or when the node
+            // has waited for long. A short run with another kubeconfig therefore marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

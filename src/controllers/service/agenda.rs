@@ -35,8 +35,8 @@ pub(super) struct Agenda {
     has_services: bool,
     /// The lists of Services and nodes that were seen when no Service was due and no Service was worked on.
     settled: Lists,
-    /// UIDs of Services whose finalizer was removed because they are left alone. A Service that has the finalizer again
-    /// has it from another daemon, with another class or selector.
+    /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
+    /// finalizer again, another daemon, which has another class or selector, has added it.
     released: HashSet<String>,
     /// When the last comparison of all Services began.
     compared: Option<Instant>,
@@ -51,7 +51,7 @@ pub(super) struct Agenda {
 /// The reason why a Service is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// The pass was asked for, by a person or by a run over all Services.
+    /// The pass was asked for by a person, or is a run over all Services.
     Asked,
     /// The Service was not planned before, or has changed since.
     Changed,
@@ -110,7 +110,7 @@ struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// A number for the Services of the group and for the Secrets that a Service names, by the UID of the Service. A
+    /// A fingerprint of the Services of the group and of the Secrets that a Service names, by the UID of the Service. A
     /// Service without a group and Secrets has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
@@ -134,7 +134,7 @@ impl Agenda {
         }
     }
 
-    /// Returns which of the Services that Kubernetes showed are planned next.
+    /// Returns the Services to be planned next, among those that Kubernetes showed.
     pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<Service>| {

@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that the targets of a new Service may need. In this time they are no failure and no event.
+/// The time that the targets of a new Service may need to become healthy. During this time, they cause no
+/// failure and no event.
 const GRACE: SignedDuration = SignedDuration::from_mins(3);
 
 /// How many targets with the same cause are named.
@@ -86,8 +87,8 @@ pub struct Trouble {
     pub fix: String,
 }
 
-/// Returns `None` when each checked target is healthy. Also returns `None` when the unhealthy targets run no pod of a
-/// Service with traffic policy `Local`, so that they should be unhealthy.
+/// Returns `None` when each checked target is healthy. Also returns `None` when the only unhealthy targets are those
+/// that run no pod of a Service with traffic policy `Local`, because they are expected to be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();

@@ -163,7 +163,8 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
     balancers.group(&metadata.namespace, &mut annotations)
 }
 
-/// Returns the key of the group. When `snapshot` knows the load balancer, the key is that of this load balancer.
+/// Returns the key of the Service's group. When `snapshot` shows the load balancer of the group, the key is that
+/// of this load balancer.
 pub(super) fn known_group(
     apis: &Apis,
     snapshot: Option<&dyn Snapshot>,
@@ -226,8 +227,8 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads what plans for these Services rest on, besides `seen`. There must be the nodes in `seen`, and all Services of
-/// type LoadBalancer when some use load balancers together.
+/// Reads what plans for these Services rest on. `seen` must hold the nodes, and all Services of type LoadBalancer when
+/// some of them use load balancers together.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
@@ -434,7 +435,7 @@ pub(super) fn cluster(
 }
 
 /// Returns the nodes that a plan may use, and what is known of their servers. `servers` are all servers, or `None` when
-/// they were not read. `is_certain` means that the list was requested after this pass began.
+/// they were not read. `is_certain` means that the list of servers was requested after this pass began.
 fn offered(
     apis: &Apis,
     nodes: &[Arc<Node>],

@@ -42,8 +42,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans by what both APIs say. Answers for an empty result may be as old as `age`, or come from after
-/// `begun`. Orphans are returned only by answers from after `begun`.
+/// Returns the orphans by what both APIs say. Orphans are returned only by answers that are newer than `begun`. When
+/// there are no orphans, the answers may also be as old as `age`.
 pub(super) fn find(
     apis: &Apis,
     name: &str,

@@ -41,7 +41,7 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own findings. Those of the provider are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Every write that was made, for programs. It is filled in a pass that a person reads.
+    /// Every write that was made, for programs. The list is filled only when the plans are for people.
     pub made: Vec<Value>,
     /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,
@@ -66,7 +66,8 @@ pub(super) enum ServiceWrite {
 /// balancers of a hundred targets would take most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // Plans for thousands of Services take time, and each one shows that the process does not hang.
+        // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
+        // process does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -247,9 +248,9 @@ impl Write for AddToNew {
     }
 }
 
-/// Changes the plans for people as if they were made one after the other. When two Services ask for a load balancer
-/// without an owner, the first Service gets it, and the second would find the first as its owner. What the Services of
-/// a group ask for together is done once, for the first Service.
+/// Changes the plans for people as if they were carried out one after the other. When two Services want the same load
+/// balancer without an owner, the first Service gets it, and the plan of the second Service has the first as the owner.
+/// A change that the Services of a group need together is kept only in the plan of the first Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -392,8 +393,9 @@ impl ServicePlan {
         self.object.for_people()
     }
 
-    /// Whether the Service is planned on fresh data now. A blocked Service may not be blocked any more, what an
-    /// unfinished Service waits for may have come, and a released Service may have been adopted.
+    /// Whether the Service is planned on fresh data now. That is so when there is something to write. A blocked Service
+    /// may not be blocked any more, what an unfinished Service waits for may have come, and a released Service may have
+    /// been adopted, so these Services are planned on fresh data, too.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()

@@ -99,8 +99,8 @@ pub(super) struct Task {
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// The facts on which the plan rests, if the plan creates a load balancer. They are not kept for other plans,
-    /// because thousands of nodes should not be kept for each round of plans.
+    /// The facts on which the plan rests, if the plan creates a load balancer. Other plans drop their facts, because
+    /// the facts about thousands of nodes should not be kept for each round of plans.
     observed: Option<Arc<Observed>>,
     claims: HashSet<Claim>,
 }
