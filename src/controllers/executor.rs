@@ -611,8 +611,7 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Drops the changes that were not sent. The first failure counts as the reason of the end,
-    /// before any other reason.
+    /// Drops the changes that were not sent. An earlier failure remains the reason of the end.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {

@@ -357,7 +357,7 @@ pub struct SharedAddress<'a> {
 
 /// A node that stands in the way of another node.
 enum Rival<'a> {
-    /// The node that has what both nodes name.
+    /// The other node, which has the server or address that both nodes name.
     Keeper(&'a Node),
     /// Another new node that names the same thing. None of these new nodes can be chosen.
     Other(&'a Node),

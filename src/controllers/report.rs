@@ -91,7 +91,8 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
     }
 }
 
-/// Reports a success in one part of an object while another part fails. The failure goes on, and is not news again.
+/// Reports a success in one part of an object while another part still fails. The failure of the other part is not
+/// reported as a new one.
 pub(super) fn publish_beside_failures(
     apis: &Apis,
     controller: &'static str,

@@ -149,7 +149,7 @@ impl NodeController {
     }
 
     /// Returns what both APIs say, and the nodes that are due or selected. Servers are read only when there are such
-    /// nodes, and the servers satisfy what the plans for these nodes need.
+    /// nodes. These servers satisfy the needs of the plans for these nodes.
     fn observe(
         &self,
         apis: &Apis,

@@ -232,7 +232,7 @@ impl Schedule {
         self.compared = Some((print, clock::now()));
     }
 
-    /// Notes how the work that was due has ended.
+    /// Notes whether the comparison has failed, and whether a deleted route was not replaced.
     pub(super) fn ended(&mut self, has_failed: bool, is_interrupted: bool) {
         self.is_interrupted = is_interrupted;
         match has_failed {

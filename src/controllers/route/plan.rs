@@ -305,8 +305,8 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // A single node needs no routes, so routes that all lead to one server are not those of a working cluster. They
-        // are left from before, and give way once a route of another node is there.
+        // A single node needs no routes, so these routes are not those of a working cluster when they all lead to one
+        // server. They are left from before, and give way once a route of another node is there.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {

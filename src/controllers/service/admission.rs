@@ -287,7 +287,7 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Charges each payer for these calls, because each alone would have caused them, too.
+/// Charges each payer for all of these calls, because each payer alone would also have caused them.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());

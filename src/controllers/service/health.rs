@@ -22,7 +22,7 @@ use std::time::Duration;
 /// failure and no event.
 const GRACE: SignedDuration = SignedDuration::from_mins(3);
 
-/// How many targets with the same cause are named.
+/// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
 /// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
@@ -87,8 +87,8 @@ pub struct Trouble {
     pub fix: String,
 }
 
-/// Returns `None` when each checked target is healthy. Also returns `None` when the only unhealthy targets are those
-/// that run no pod of a Service with traffic policy `Local`, because they are expected to be unhealthy.
+/// Returns `None` when each checked target is healthy. Also returns `None` when some targets are healthy, and all
+/// others run no pod of a Service with traffic policy `Local`, so that they are expected to be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();

@@ -223,7 +223,7 @@ impl ServiceController {
         sync.run(provider);
         let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
         if for_people {
-            // The plans ended in any order, and the lines of one Service should stand together.
+            // The plans have ended in no particular order, and the lines of each Service should stand together.
             plans.sort_by_cached_key(ServicePlan::name);
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;

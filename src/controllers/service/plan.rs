@@ -248,9 +248,9 @@ impl Write for AddToNew {
     }
 }
 
-/// Changes the plans for people as if they were carried out one after the other. When two Services want the same load
-/// balancer without an owner, the first Service gets it, and the plan of the second Service has the first as the owner.
-/// A change that the Services of a group need together is kept only in the plan of the first Service.
+/// Changes the plans for people as if they were carried out one after the other. When two Services ask for a load
+/// balancer without an owner, the first Service gets it, and the second is refused, because the first would be the
+/// owner by then. A change that the Services of a group need together is kept only in the plan of the first Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
