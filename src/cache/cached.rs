@@ -1,5 +1,5 @@
-//! A view and its age, or why there is none: a reader says how old a view it accepts. And when an API that does not
-//! answer is called again.
+//! Views of what an API answered, each with its age, or the reason why there is no view. A reader says how old a view
+//! may be. This file also decides when an API that does not answer is called again.
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
@@ -8,31 +8,31 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// While the cloud's API does not answer, it is called ever less often.
+/// The first and the longest wait before an API that does not answer is called again. The wait doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// What an API said, and when it was asked.
+/// An answer of an API, with the time of the question.
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// Before the call: what the view shows is no older than this.
+    /// The moment before the call. What the view shows is no older than this.
     pub asked: Instant,
-    /// After the call.
+    /// The moment when the answer came.
     pub answered: Instant,
 }
 
-/// Which API did not answer, and how.
+/// The API that did not answer, with its error.
 #[derive(Debug)]
 pub enum Error {
     Kube(kube::Error),
     Cloud(provider::Error),
-    /// The API of dedicated servers: such an error never ends the process, which has other work to do.
+    /// The API of dedicated servers. Such an error never ends the process, because the process has other work to do.
     Dedicated(provider::Error),
 }
 
 impl Error {
-    /// Which API, and in which way it failed: as long as this stays the same, it is the same trouble.
+    /// Returns which API failed, and in which way. While this text stays the same, the trouble is the same.
     pub fn state(&self) -> &'static str {
         match self {
             Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
@@ -50,7 +50,7 @@ impl Error {
         }
     }
 
-    /// The credentials are not accepted.
+    /// Whether an API does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Kube(error) => error.is_unauthorized(),
@@ -59,7 +59,7 @@ impl Error {
         }
     }
 
-    /// Trying again does not help: a setting, a credential or a role has to be fixed.
+    /// Whether trying again does not help, because a setting, a credential or a role has to be fixed.
     pub fn is_permanent(&self) -> bool {
         match self {
             Error::Kube(error) => error.is_permanent(),
@@ -90,15 +90,15 @@ impl fmt::Display for Error {
     }
 }
 
-/// The last view of one kind.
+/// The last view of one kind of objects, shared by all readers.
 #[derive(Debug)]
 pub(super) struct Cached<T> {
     last: Mutex<Option<View<T>>>,
 }
 
 impl<T> Cached<T> {
-    /// The last view when it is young enough, else a new one; a reader that comes meanwhile waits for it, and makes no
-    /// call of its own.
+    /// Returns the last view when it is young enough, else a new one. A reader that comes during the call waits for its
+    /// answer, and makes no call of its own.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -107,8 +107,8 @@ impl<T> Cached<T> {
         self.get_if(|view| view.age() <= max_age, fetch)
     }
 
-    /// The last view when it is fresh enough, else a new one. Whether it is fresh is decided
-    /// after the wait for another thread's call, so that one call serves all that waited.
+    /// Returns the last view when it is fresh enough, else a new one. Whether the view is fresh is decided after the
+    /// wait for another thread's call, so that one call serves all threads that waited.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -125,14 +125,14 @@ impl<T> Cached<T> {
         Ok(view)
     }
 
-    /// What was read elsewhere, asked for then.
+    /// Stores a value that was read elsewhere and requested at the moment `asked`.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
         let view = View::new(Arc::new(value), asked);
         *turn(&self.last) = Some(view.clone());
         view
     }
 
-    /// What was read anew of a part of the last view; its age stays that of the oldest part.
+    /// Replaces a part of the cached value. The age of the view stays that of its oldest part.
     pub(super) fn edit(&self, edit: impl FnOnce(&mut T)) -> Option<Arc<T>>
     where
         T: Clone,
@@ -143,29 +143,29 @@ impl<T> Cached<T> {
         Some(Arc::clone(value))
     }
 
-    /// The last view, of whatever age.
+    /// Returns the last view, of whatever age.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()
     }
 }
 
 impl<T> View<T> {
-    /// Answered just now.
+    /// Creates a view that was answered just now.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// A part of what it shows.
+    /// Returns a view of a part of the value, with the same age.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
 
-    /// How old what it shows may be.
+    /// Returns the age of the view, which is the greatest age of what it shows.
     pub fn age(&self) -> Duration {
         clock::since(self.asked)
     }
 
-    /// Since its answer came. A list that is younger than this was requested after the answer came.
+    /// Returns how long ago this answer came. Another answer with a smaller age was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -183,11 +183,12 @@ impl<T> Default for Cached<T> {
     }
 }
 
-/// How the cloud's API failed last: every call meanwhile would be one of the hour's budget, spent when it helps least.
+/// The last failure of an API, because of which the API is not called for a while. Calls during an outage would spend
+/// the hour's budget when they help least.
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<Failed>>,
-    /// Of each wait.
+    /// The shortest length of each wait.
     pub(super) at_least: Duration,
 }
 
@@ -198,7 +199,7 @@ struct Failed {
 }
 
 impl CallPause {
-    /// Asks, or answers what was answered last while it is too early to ask again.
+    /// Asks the API, or returns the last error again while it is too early to ask.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::Error>,
@@ -220,7 +221,8 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: Failed| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // The rate budget counts its own time; every other answer is an answer.
+        // A rate limit is no outage, because the rate budget has a waiting time of its own for it. Every error other
+        // than `Unavailable` is an answer of the API, and no outage either.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| Failed {
             error: error.clone(),
@@ -282,7 +284,7 @@ mod tests {
                 heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
-            // It was silent, and then it was not: twice.
+            // The thread that waits must be silent and then beat, twice.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

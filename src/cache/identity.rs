@@ -1,44 +1,45 @@
 //! The identity of the cluster: the UID of the Service `default/kubernetes`, as the Lease remembers it.
 //!
-//! The daemon that leads gets what the Lease notes with its acquisition, adds what it sees, and writes it with its
-//! renewals. A command reads the Lease once. Without a Lease the UID that the Service has now is the identity.
+//! The leading daemon takes what the Lease notes when it acquires the Lease, adds what it sees, and writes both when it
+//! renews the Lease. A command reads the Lease once. Without a Lease, the UID that the Service has now is the identity.
 
 use crate::kube::{Client, Error, Identities, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// What is remembered of the cluster's identity.
+/// The memory of the cluster's identity.
 #[derive(Default)]
 pub struct Identity(Mutex<Memory>);
 
 #[derive(Default)]
 enum Memory {
-    /// There is no Lease, or it notes nothing for this command: the Service alone counts.
+    /// There is no Lease, or the Lease notes nothing for this command. The UID of the Service alone counts.
     #[default]
     Nothing,
-    /// This Lease is read before the first answer.
+    /// The key of a Lease that was not read yet. The Lease is read when the identity is needed for the first time.
     Unread(LeaseKey),
-    /// What the Lease of this process notes, and what was seen since.
+    /// The identities that are noted on the Lease of this process, and those that were seen since it was acquired.
     Kept(Identities),
 }
 
 impl Identity {
-    /// Reads this Lease before the first answer: the process itself does not hold one.
+    /// Sets the Lease that is read when the identity is needed for the first time. This is for a process that does not
+    /// hold a Lease itself.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = Memory::Unread(key);
     }
 
-    /// Takes what this Lease notes, which the process read and does not hold; none: there is no Lease.
+    /// Remembers what a Lease notes that this process has read and does not hold. `None` means that there is no Lease.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = Memory::of(key, lease);
     }
 
-    /// Remembers what the Lease notes that this process acquires.
+    /// Stores the identities that were noted on the Lease when this process acquired the Lease.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = Memory::Kept(noted.unwrap_or_default());
     }
 
-    /// What is to be noted on the Lease; none: nothing was seen.
+    /// Returns the identities to be noted on the Lease. `None` when no identity was seen.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             Memory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),
@@ -46,8 +47,9 @@ impl Identity {
         }
     }
 
-    /// The identities of the cluster, where its Service has this UID now; none: neither the Service nor a Lease says
-    /// one. The error: the Lease can't be read at the moment, so another identity may count.
+    /// Returns the identities of the cluster. `service_uid` is the UID that the cluster's Service has now. `None` when
+    /// neither the Service nor a Lease has an identity. An error means that the Lease can't be read at the moment, and
+    /// may hold another identity.
     pub(super) fn of(
         &self,
         kube: &Client,

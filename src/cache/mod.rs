@@ -1,7 +1,8 @@
-//! What both APIs say, with its age: one small cache that the controllers share, and the read before a write.
+//! The answers of both APIs, with their age. The module is one small cache that the controllers share, and makes the
+//! read before a write.
 //!
-//! Knows: how old a view is, and that one thread fetches while the others wait. Must never
-//! decide what to do about what it shows.
+//! The cache knows how old a view is, and lets one thread fetch while the others wait. The cache must never decide what
+//! to do about what it shows.
 
 mod cached;
 mod identity;
@@ -31,45 +32,48 @@ use std::time::{Duration, Instant};
 /// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// On one page of a list, which is one call.
+/// How many objects are on one page of a list. One page is one call.
 const A_PAGE: usize = 50;
 
-/// A list of so many pages costs hardly more than single servers, and shows more.
+/// A list of at most this many pages costs hardly more calls than reads of single servers, and shows more.
 const FEW_PAGES: u32 = 3;
 
-/// Of the project's 3,600 calls an hour refreshes take 200 at most, those of the Network, one every five minutes, among
-/// them: 120 for all servers, one in so long a time.
+/// The refresh period of all servers is at least this long for each call of a refresh, which limits these refreshes to
+/// 120 calls an hour. All refreshes together, with the read of the Network every five minutes, take at most 200 of the
+/// project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// And 60 for all load balancers with what their plans rest on.
+/// The refresh period of all load balancers is at least this long for each call of a refresh, which limits these
+/// refreshes to 60 calls an hour. The calls include those for other data on which plans of load balancers rest.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// And looks for the servers of nodes that are not ready, each time all of them, 1,200.
+/// The period of looks for the servers of nodes that are not ready is at least this long for each call of a look, which
+/// limits these looks to 1,200 calls an hour. Each look reads all these servers.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// Numbers, and the servers on the pages on which these are or would be.
+/// The numbers that were asked for, and the servers on the pages of the list where these numbers are or would be.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that is read again and again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {
-    /// `servers` or `load balancers`.
+    /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
-    /// Of one read.
+    /// How many calls one read of the list takes.
     pub calls: u32,
 }
 
-/// Both APIs, with what they last answered.
+/// The clients of both APIs, with the last answers.
 pub struct Apis {
     pub kube: Arc<kube::Client>,
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// Of the cluster, shared with the Lease that remembers it.
+    /// The identity of the cluster, shared with the Lease that remembers it.
     pub identity: Arc<Identity>,
-    /// `--concurrent-node-syncs`: how many nodes are written at the same time.
+    /// How many nodes are written at the same time. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
@@ -78,7 +82,7 @@ pub struct Apis {
     dedicated: DedicatedList,
 }
 
-/// What the API of the cloud answered.
+/// The answers of the cloud's API.
 #[derive(Default)]
 struct CloudLists {
     instances: Cached<Vec<Instance>>,
@@ -86,17 +90,18 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// Nothing is asked twice within this time.
+    /// The time within which nothing is asked twice.
     interval: Duration,
 }
 
-/// What the API of dedicated servers answered.
+/// The answers of the API of dedicated servers.
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
-    /// The last call failed.
+    /// Whether the last call failed.
     fails: AtomicBool,
-    /// `ROBOT_CACHE_TIMEOUT`: how old the list may be, whatever rests on it.
+    /// The greatest age of a list that may be used, whatever rests on the list. This
+    /// is the setting `ROBOT_CACHE_TIMEOUT`.
     max_age: Duration,
 }
 
@@ -123,20 +128,22 @@ impl Apis {
         }
     }
 
-    /// How old a list of dedicated servers may be from now on.
+    /// Sets how old a list of dedicated servers may be from now on.
     pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
         self.dedicated.max_age = max_age;
     }
 
-    /// From now on the cloud is not asked the same twice within this time, whatever age a reader accepts, and a single
-    /// server is taken from the list of all. For a display that is redrawn: no write may rest on it.
+    /// Limits how often the cloud is asked. Nothing is asked twice within this time, whatever age a reader accepts, and
+    /// a single server is taken from the list of all servers. This is for a display that is redrawn, so no write may
+    /// rest on it.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud.interval = interval;
         self.cloud.pause.at_least = interval;
         self.dedicated.pause.at_least = interval;
     }
 
-    /// All Services of type LoadBalancer, no older than that. Where they are as they were, it is the same list.
+    /// Returns all Services of type LoadBalancer, no older than `max_age`. When nothing has changed, the list is
+    /// the last one.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
@@ -148,7 +155,7 @@ impl Apis {
         Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
-    /// Every Service of any type, no older than that; never from the API server's cache.
+    /// Returns every Service of any type, no older than `max_age`, and never from the API server's cache.
     pub fn any_services(
         &self,
         max_age: Duration,
@@ -163,13 +170,14 @@ impl Apis {
             .map_err(Error::Kube)
     }
 
-    /// The identities of the cluster, where its Service `default/kubernetes` has this UID now; none: none is known.
+    /// Returns the identities of the cluster when its Service `default/kubernetes` has this UID now. `None` when no
+    /// identity is known.
     pub fn identities(&self, service_uid: Option<&str>) -> Result<Option<kube::Identities>, Error> {
         let known = self.identity.of(&self.kube, service_uid);
         known.map_err(Error::Kube)
     }
 
-    /// All load balancers, and what plans for these Services rest on, no older than that.
+    /// Returns all load balancers, and what plans for these Services rest on, no older than `max_age`.
     pub fn load_balancers(
         &self,
         services: &[&provider::Service],
@@ -191,23 +199,24 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
-    /// All load balancers as they were read last, however long ago; no call.
+    /// Returns all load balancers as they were read last, however long ago. No call is made.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
 
-    /// What these Secrets of type `kubernetes.io/tls` hold, by namespace and name, as it was a minute ago or later. One
-    /// that can't be had keeps nothing else from being read; an error: the API server does not answer.
+    /// Returns what these Secrets of type `kubernetes.io/tls` hold, by namespace and name. What is returned is at most
+    /// a minute old. A Secret that can't be read does not keep the others from being read. An error means that the API
+    /// server does not answer.
     pub fn tls_secrets(&self, names: &BTreeSet<(String, String)>) -> Result<TlsSecrets, Error> {
         self.secrets.get(&self.kube, names).map_err(Error::Kube)
     }
 
-    /// All others are forgotten.
+    /// Forgets all other Secrets.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }
 
-    /// The private network with its routes, no older than that: complete, or an error.
+    /// Returns the private network with its routes, no older than `max_age`. The answer is complete, or an error.
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
         let observe = || {
             let routes = self.provider.routes();
@@ -219,7 +228,7 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
-    /// The cloud server of this number as it is now.
+    /// Returns the cloud server with this number as it is now.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
@@ -234,8 +243,8 @@ impl Apis {
         })
     }
 
-    /// All cloud servers as they were listed last, those of these names read anew; and which those are. None: there is no
-    /// such list, or no answer, or a name has no server.
+    /// Reads the servers with these names anew. Returns the last list of all cloud servers with these servers replaced,
+    /// and the IDs of these servers. `None` when there is no such list, a call fails, or a name has no server.
     pub fn instances_named(&self, names: &[&str]) -> Option<(Instances, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
@@ -258,8 +267,9 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// All servers on those pages of the list of all on which these are or would be, no older than that, or than as many
-    /// calls may be made again: one of these numbers that is not among them does not exist.
+    /// Returns all servers on those pages of the list of all servers where servers with these numbers are or would be.
+    /// A number without a server in the answer does not exist. The answer is no older than `max_age`. Unless `max_age`
+    /// is zero, the answer may also be as old as `LOOK_CALL` for each page.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -285,23 +295,25 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// So many pages of the list of all servers hold those of these numbers, as far as is known.
+    /// Returns how many pages of the list of all servers hold servers with these numbers, by the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
     }
 
-    /// A list of all servers is many calls: where some servers are enough, only those are read.
+    /// Whether a list of all servers takes many calls, so that only the servers that are needed are read where
+    /// they are enough.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
 
-    /// Calls for one list of all servers, as far as is known.
+    /// Returns how many calls one list of all servers takes, as far as is known.
     pub fn server_pages(&self) -> u32 {
         pages(self.instances_last().map_or(0, |servers| servers.len()))
     }
 
-    /// How often the lists that were read here are read again by a daemon with these periods, where nothing waits for it.
+    /// Returns how often a daemon with these periods would read each list again that this process has read, while
+    /// nothing waits for the lists.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
@@ -319,39 +331,42 @@ impl Apis {
             .collect()
     }
 
-    /// How often all servers are listed where nothing waits for it: each `period`, or less often where that were more
-    /// calls than refreshes may take.
+    /// Returns how often all servers are listed while nothing waits for the list. This is once in `period`, or less
+    /// often when refreshes would take more calls than they may.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(servers_period(self.server_pages()))
     }
 
-    /// The same for all load balancers.
+    /// Returns how often all load balancers are read while nothing waits for them. This is once in `period`, or less
+    /// often when refreshes would take more calls than they may.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(balancers_period(calls))
     }
 
-    /// The same for looks at the servers of nodes that are not ready.
+    /// Returns how often the servers of nodes that are not ready are looked for. This is once in `period`, or less
+    /// often when looks would take more calls than they may.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// All cloud servers as they were last listed, however long ago; no call.
+    /// Returns all cloud servers as they were listed last, however long ago. No call is made.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.cloud.instances.last().map(|view| view.value)
     }
 
-    /// All cloud servers as they were listed before there was an `Apis`, requested then.
+    /// Stores a list of all cloud servers that was requested at the moment `asked`, before this `Apis` was created.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
         self.cloud.instances.put(instances, asked)
     }
 
-    /// All cloud servers, no older than that: complete, or an error.
+    /// Returns all cloud servers, no older than `max_age`. The list is complete, or an error.
     pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
         self.instances_since(None, max_age, urgency)
     }
 
-    /// The same, requested since then.
+    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. The list is complete,
+    /// or an error.
     pub fn instances_since(
         &self,
         since: Option<Instant>,
@@ -371,7 +386,8 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 
-    /// All dedicated servers, requested since then: complete, or an error. None where there is no such API.
+    /// Returns all dedicated servers, requested at `since` or later. The list is complete, or an error, and empty when
+    /// there is no such API.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -388,12 +404,12 @@ impl Apis {
         self.dedicated.instances.get_if(is_fresh, list)
     }
 
-    /// All dedicated servers as they were last listed, however long ago; no call.
+    /// Returns all dedicated servers as they were listed last, however long ago. No call is made.
     pub fn dedicated_last(&self) -> Option<Instances> {
         self.dedicated.instances.last()
     }
 
-    /// One question about a dedicated server.
+    /// Asks the API of dedicated servers one question, and notes whether the call failed.
     pub fn ask_dedicated<T>(
         &self,
         question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::Error>,
@@ -408,13 +424,15 @@ impl Apis {
         answer
     }
 
-    /// The last call about dedicated servers failed: a tick that made none proves nothing else.
+    /// Whether the last call about dedicated servers failed. A tick without such a call does not prove that the
+    /// API answers again.
     pub fn dedicated_fails(&self) -> bool {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// The servers of both APIs: those that are known, where they satisfy these needs, else read again. The list of an
-    /// API that did not answer is not asked for once more. The error: neither API answers, or the only one does not.
+    /// Returns the servers of both APIs. The `known` servers of an API are returned when they satisfy these
+    /// needs, and are read again otherwise. An API that did not answer is not asked a second time. An error means
+    /// that no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -425,7 +443,7 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(Error::Cloud)
         } else {
-            // A list in which single servers were read is no whole one.
+            // A list in which only single servers were read again does not count as a whole list.
             let partial = known.as_ref().filter(|one| one.named.is_some());
             let partial = partial.and_then(|one| Some(one.cloud.as_ref().ok()?.asked));
             self.instances_since(needs.since.max(partial), needs.max_age, urgency)
@@ -446,7 +464,7 @@ impl Apis {
     }
 }
 
-/// How many of these servers have a lower number.
+/// Returns how many of the known servers have a lower number.
 fn place(known: &[Instance], number: u64) -> usize {
     known.partition_point(|one| one.id < InstanceId::Cloud(number))
 }
@@ -456,17 +474,17 @@ fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
     u32::try_from(pages.len()).unwrap_or(u32::MAX)
 }
 
-/// Pages of a list of so many.
+/// Returns how many pages a list of `count` objects has.
 fn pages(count: usize) -> u32 {
     u32::try_from(count.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
 }
 
-/// Between two refreshes of all servers at least.
+/// Returns the shortest time between two refreshes of all servers.
 fn servers_period(pages: u32) -> Duration {
     SERVERS_CALL.saturating_mul(pages)
 }
 
-/// Between two refreshes of all load balancers at least, where one takes so many calls.
+/// Returns the shortest time between two refreshes of all load balancers, when one refresh takes this many calls.
 fn balancers_period(calls: u32) -> Duration {
     BALANCERS_CALL.saturating_mul(calls)
 }

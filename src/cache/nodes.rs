@@ -1,13 +1,13 @@
-//! The nodes as we know them, each with its age; and how they are kept fresh for little.
+//! The nodes that are known, each with its age, and how they are kept fresh at little cost.
 //!
-//! The first read, and one every few minutes, lists whole nodes. In between a poll reads a table of one line a node,
-//! and reads whole only those nodes whose row has changed: a few by name, many by one list.
-//! What a table can't show – a taint, an address, without metadata also another node of the same name and readiness – is
-//! as old as the last list, or younger where a controller reads those nodes again.
+//! The first read, and another read every few minutes, lists whole nodes. Between these lists, a poll reads a table
+//! with one line for each node, and reads only those nodes whole whose row has changed: a few nodes by name, many by
+//! one list. A table can't show a taint or an address, and without metadata it can't show another node with the same
+//! name and readiness. These are as old as the last list, or younger when a controller reads the nodes again.
 //!
-//! A row is compared with the whole node that is known, not with the row of the last poll: a node that was not read, or
-//! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
-//! cache costs a read, and nothing else.
+//! A row is compared with the whole node that is known, not with the row of the last poll. A node that was not read, or
+//! read too early, counts as changed until both agree, so that no change can get lost. An old table from the API
+//! server's cache costs a read, and nothing else.
 
 use super::cached::{Error, View, turn};
 use crate::kube::{Client, Detail, Node, NodeRow, Print, ReadFrom, RowMeta};
@@ -16,24 +16,25 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// More nodes than this are given up before they are listed anew.
+/// More nodes than this are forgotten before they are listed again.
 const KEPT_AT_MOST: usize = 500;
 
-/// More nodes than this, or than a fiftieth of all, are read by one list.
+/// The largest number of changed nodes that are read by name. More changed nodes are read by one list, unless they are
+/// at most a fiftieth of all nodes.
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// All nodes, by name, with the age of the table.
+/// All nodes, sorted by name, with the age of the table.
 pub type Nodes = View<Vec<Arc<Node>>>;
 
-/// How old the nodes may be that a poll rests on.
+/// The greatest ages of the reads on which the answer of a poll rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The last read of the table, or the last list.
+    /// The greatest age of the last read of the table, or of the last list of whole nodes.
     pub table_max_age: Duration,
-    /// The last list of whole nodes.
+    /// The greatest age of the last list of whole nodes.
     pub whole_max_age: Duration,
-    /// The last read that had labels and deletions, where routes and load balancers need them.
+    /// The greatest age of the last read that showed labels and deletions. Routes and load balancers need these.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -44,37 +45,38 @@ pub struct NodeCache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By name.
+    /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<Node>>>,
-    /// In the same order.
+    /// Same order as `nodes`.
     notes: Vec<Note>,
     /// When the last read of the table, or the last list, began.
     polled: Option<Instant>,
-    /// When the last read of the table with metadata began.
+    /// The moment when the last read of the table with metadata began.
     shown: Option<Instant>,
     /// When the last list began.
     listed: Option<Instant>,
-    /// The same, where it was not answered from the API server's cache.
+    /// When the last list began that was not answered from the API server's cache. `None` when the last list was.
     listed_latest: Option<Instant>,
-    /// When the table was last found to be odd.
+    /// The moment when a table was last found to have a form that can't be read.
     odd: Option<Instant>,
-    /// Of the last tables that said of all nodes what is known, without metadata and with it.
+    /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
+    /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
-    /// Nodes that changed and could not be read, which was logged.
+    /// The nodes that changed and could not be read. This was logged.
     unread: HashSet<String>,
 }
 
-/// What is known of a node beside itself.
+/// The moments when a node was read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// Before the call that read it.
+    /// The moment before the call that read the node.
     asked: Instant,
-    /// After the call that first read this very node, by its UID.
+    /// The moment when a call that read this very node, by its UID, was answered for the first time.
     first_seen: Instant,
 }
 
 impl Note {
-    /// Read by a call that was begun then, and answered now.
+    /// Creates the note of a node that was read by a call that began at `asked` and was answered now.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
     }
@@ -85,10 +87,10 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// All nodes, each read whole no longer ago than that: what a person is shown.
+    /// Returns all nodes, each read whole no longer ago than `max_age`. This is what a person is shown.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
-        // An answer from the API server's cache, however young, may show an old state.
+        // An answer from the API server's cache may show an old state, however young the answer is.
         let listed = match from {
             ReadFrom::Cache => state.listed,
             ReadFrom::Latest => state.listed_latest,
@@ -99,9 +101,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// All nodes, for little: whole nodes were read at the last list, or when the table showed a change. It is answered
-    /// from the API server's cache: what is planned on it is guarded by each object's resourceVersion when it is
-    /// written.
+    /// Returns all nodes at little cost. Whole nodes were read by the last list, or when the table showed a change. The
+    /// answer comes from the API server's cache. That is enough, because each write is guarded by the resourceVersion
+    /// of the object for which it was planned.
     pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -120,7 +122,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// All nodes, those of these names read whole no longer ago than that.
+    /// Returns all nodes. A node with one of these names is read again when it was read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -133,8 +135,8 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// A node as a write of ours, begun then, was answered. One that is not known is left to the next poll, and one
-    /// that was read since the write began may be newer than its answer.
+    /// Stores a node that is the answer to a write of ours that began at `begun`. A node that is not known is left to
+    /// the next poll. A node that was read after the write began is kept, because it may be newer than the answer.
     pub fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
         let known = state.note_of(&node);
@@ -143,15 +145,14 @@ impl NodeCache {
         }
     }
 
-    /// When this process first read this very node (by its UID), after the answer that held it; none: it is not known,
-    /// or
-    /// another one has its name.
+    /// Returns when this process first read this very node, by its UID, as the time after the answer. `None` when the
+    /// node is not known, or when another node has its name.
     pub fn first_seen(&self, node: &Node) -> Option<Instant> {
         let state = turn(&self.state);
         state.note_of(node).map(|note| note.first_seen)
     }
 
-    /// As they were last seen, however long ago, by no call; none before the first list.
+    /// Returns all nodes as they were seen last, however long ago. No call is made. `None` before the first list.
     pub fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
@@ -168,12 +169,12 @@ impl State {
         View::new(Arc::clone(&self.nodes), asked)
     }
 
-    /// Where it is; the error: where it would be.
+    /// Returns the place of the node with this name. The error is the place where the node would be.
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// None: it is not known, or another one has its name.
+    /// Returns `None` when the node is not known, or when another node has its name.
     fn note_of(&self, node: &Node) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
@@ -183,7 +184,7 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = clock::now();
-        // Of the nodes that this list holds as well, by UID.
+        // The notes of the known nodes, by UID, so that nodes in the new list keep theirs.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -191,7 +192,7 @@ impl State {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
-        // etcd's order is nearly ours.
+        // The API server lists nodes in the order of etcd, which is nearly the order by name.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<Node>| Note {
@@ -208,8 +209,8 @@ impl State {
         Ok(())
     }
 
-    /// Two lists of thousands of nodes would be most of the memory. Until the next one is there
-    /// nothing is known: a controller that needs nodes meanwhile lists them.
+    /// Forgets all nodes, because two lists of thousands of nodes would take most of the memory. Nothing is known until
+    /// the next list is there. A controller that needs nodes before then lists them.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
@@ -251,7 +252,7 @@ impl State {
         Ok(())
     }
 
-    /// The names of the nodes whose rows differ from what is known.
+    /// Returns the names of the nodes whose rows in the table differ from the known nodes.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
@@ -269,7 +270,7 @@ impl State {
         changed
     }
 
-    /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
+    /// Reads these nodes whole. A node that can't be read stays as it is known, and counts as changed at the next poll.
     fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);
@@ -279,7 +280,7 @@ impl State {
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
-                // The next one would be asked of the same server.
+                // The other nodes would be read from the same API server, so those reads would fail, too.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error.into());
                 }
@@ -325,7 +326,7 @@ impl State {
     }
 }
 
-/// Does the row differ from this node?
+/// Whether the row differs from this node.
 fn has_changed(row: &NodeRow, node: &Node) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid

@@ -1,4 +1,4 @@
-//! What Secrets hold: in memory only, and read whole only when they changed.
+//! The contents of Secrets, which are kept in memory only and are read whole only when they changed.
 
 use crate::kube::{self, ReadSecret};
 use crate::provider::{TlsSecret, TlsSecrets, clock, heartbeat};
@@ -6,37 +6,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many Secrets are watched of one namespace, and how many of all: each may have 130 kB of PEM, and mostly has 6.
+/// How many Secrets of one namespace are kept, and how many Secrets in all. A Secret may have 130 kB of PEM, and
+/// mostly has 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// How late a change is seen.
+/// The longest time until a change of a Secret is seen.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
 
-/// Secrets of type `kubernetes.io/tls`, by namespace and name.
+/// The known Secrets of type `kubernetes.io/tls`, by namespace and name.
 #[derive(Default)]
 pub(super) struct Secrets {
     known: Mutex<Known>,
 }
 
-/// What is known of Secrets, in two parts with the same limits: a Secret that can't be used takes no place of one that
-/// can. It is read once a minute all the same, so there is a limit to these, too.
+/// The Secrets that are known, in two parts with the same limits, so that a Secret that can't be used takes no place of
+/// a Secret that can. Secrets that can't be used are read once a minute, too, so they have a limit as well.
 #[derive(Default)]
 struct Known {
     usable: BTreeMap<Name, Checked>,
     others: BTreeMap<Name, Checked>,
 }
 
-/// When a Secret was checked last, and what it held.
+/// The moment at which a Secret was checked last, and what the Secret held.
 type Checked = (Instant, Held);
 
-/// The error says for people why the Secret can't be used.
+/// The content of a Secret. The error tells people why the Secret can't be used.
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// See `Apis::tls_secrets`.
+    /// Does what `Apis::tls_secrets` says.
     pub(super) fn get(
         &self,
         kube: &kube::Client,
@@ -53,7 +54,7 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // What it holds is not known yet: it may be one that can't be used.
+            // The content of the Secret is not known yet, and may turn out not to be usable.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -67,7 +68,7 @@ impl Secrets {
         Ok(all)
     }
 
-    /// All others are forgotten.
+    /// Forgets all other Secrets.
     pub(super) fn keep(&self, names: &BTreeSet<Name>) {
         let mut known = heartbeat::turn(&self.known);
         let Known { usable, others } = &mut *known;
@@ -87,7 +88,7 @@ impl Known {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Notes what was read just now. Returns what can be shown of it.
+    /// Stores what was just read of a Secret. Returns its pair of certificate and key, or why the pair can't be used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| {
@@ -95,7 +96,7 @@ impl Known {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // A pair that is not shown is not kept in memory.
+            // A pair of certificate and key that no plan may use is not kept in memory.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -106,14 +107,14 @@ impl Known {
     }
 }
 
-/// What can be shown of a Secret now.
+/// Returns the pair of certificate and key, or why the pair can't be used at this time.
 fn shown(held: &Held) -> TlsSecret {
     let held = held.as_ref().map_err(Clone::clone);
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Whether one more Secret of this namespace may be noted. When there is room for no more, the namespace gets a place of
-/// the namespace that has the most, until both have equally many.
+/// Whether one more Secret of this namespace may be stored. When all places are taken, the namespace takes one from the
+/// namespace with the most places, until both have equally many.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {
@@ -137,7 +138,7 @@ fn too_many() -> String {
     )
 }
 
-/// Whole only where it is not as it was.
+/// Reads a Secret whole only when its version differs from that of the known content.
 fn read(
     kube: &kube::Client,
     (namespace, name): &Name,
@@ -164,7 +165,8 @@ fn read(
 mod tests {
     use super::*;
 
-    /// How many places each namespace has after each asked for one of so many names in turn, several times.
+    /// Returns how many places each namespace has after each namespace asked, in turn and several times, for
+    /// this many names.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

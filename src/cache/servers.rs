@@ -8,28 +8,30 @@ use std::time::{Duration, Instant};
 /// All servers of one API, with their age.
 pub type Instances = View<Vec<Instance>>;
 
-/// The servers of both APIs. Where one API does not answer, the servers of the other one are known all the same.
+/// The servers of both APIs. When one API does not answer, the servers of the other API are still known.
 #[derive(Clone)]
 pub struct AllServers {
     pub cloud: Result<Instances, provider::Error>,
     pub dedicated: Result<Instances, provider::Error>,
-    /// The list of cloud servers is an older one, in which these servers alone were read now. `None`: it was read whole.
+    /// The servers that were read again by name and replaced in an older list of cloud servers. `None` means that the
+    /// list was read as a whole.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
-/// What a plan needs of the servers that it rests on.
+/// The needs of a plan for the servers on which it rests.
 #[derive(Clone, Debug)]
 pub struct ServerNeeds {
-    /// The list of cloud servers is in use for no longer than that.
+    /// The longest time that may have passed since the list of cloud servers was answered.
     pub max_age: Duration,
-    /// The list of cloud servers was requested since then.
+    /// The moment since which the list of cloud servers must have been requested.
     pub since: Option<Instant>,
-    /// The list of dedicated servers was requested since then. It has a longest age of its own.
+    /// The moment since which the list of dedicated servers must have been requested. The greatest age of that list
+    /// is a separate setting.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }
 
-/// Which cloud servers must have been read at that time.
+/// The cloud servers that the last read of the list must have included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -38,7 +40,7 @@ pub enum Covers {
 }
 
 impl ServerNeeds {
-    /// The needs of a plan for which whatever was read last is enough.
+    /// The needs of a plan that every list of servers satisfies, however old the list is.
     pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
 
     pub const fn max_age(max_age: Duration) -> ServerNeeds {
@@ -58,7 +60,7 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// A list of cloud servers in which these were read by name.
+    /// Creates the value for a list of cloud servers in which only some servers were read again, by name.
     pub fn named(
         (cloud, named): (Instances, HashSet<InstanceId>),
         dedicated: Result<Instances, provider::Error>,
@@ -66,8 +68,8 @@ impl AllServers {
         AllServers { cloud: Ok(cloud), dedicated, named: Some(named) }
     }
 
-    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that does
-    /// not answer.
+    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that
+    /// does not answer.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }
@@ -96,7 +98,7 @@ impl AllServers {
         Servers { cloud: slice(&self.cloud), dedicated: slice(&self.dedicated) }
     }
 
-    /// The error of the API that did not answer, when there is one.
+    /// Returns the error of an API that did not answer, if there is one.
     pub fn outage(&self) -> Option<Error> {
         let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
         cloud.or(self.dedicated.as_ref().err().cloned().map(Error::Dedicated))

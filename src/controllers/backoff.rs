@@ -1,18 +1,18 @@
-//! When an object is tried again: its waits double, up to a limit.
+//! The time at which an object is tried again. The waits of an object double, up to a limit.
 
 use crate::provider::clock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Tries by object UID.
+/// The objects that failed, by UID, each with its next try.
 #[derive(Debug)]
 pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// Waits end on a common grid, which begins here.
+    /// The begin of a common grid on which the waits end. `None` means that waits are not moved to a grid.
     grid: Option<Instant>,
-    /// Multiplies the waits.
+    /// The factor by which the waits are multiplied.
     pub(super) stretch: f64,
 }
 
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Backoff {
-    /// After failures: from 5 s to 5 minutes.
+    /// Creates the backoff for failures, with waits from 5 seconds to 5 minutes.
     pub(super) fn new() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
@@ -31,12 +31,12 @@ impl Backoff {
         }
     }
 
-    /// Waits of just these lengths.
+    /// Creates a backoff with waits of exactly these lengths.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }
 
-    /// Has it failed, and is its wait over?
+    /// Whether the object has failed and its wait is over.
     pub(super) fn is_retry_due(&self, uid: &str, now: Instant) -> bool {
         self.failed.get(uid).is_some_and(|entry| entry.next <= now)
     }
@@ -70,8 +70,8 @@ impl Backoff {
     }
 }
 
-/// The next moment of a grid as wide as half the wait: objects that wait equally long come
-/// back together and share what has to be read for them.
+/// Returns the next moment on a grid that is as wide as half the wait. Objects that wait equally long come back
+/// together, and share what has to be read for them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

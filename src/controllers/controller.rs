@@ -1,4 +1,4 @@
-//! What a controller is: one tick over a selection of objects, and the report of what it did.
+//! The interface of a controller, which is one tick over a selection of objects, and the report of what the tick did.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::kube::ObjectReference;
@@ -9,31 +9,32 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// A longer message is cut, in the log and in events.
+/// The length at which a message is cut, in the log and in events.
 pub(super) const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 
-/// One of the loops of a cloud-controller-manager.
+/// A control loop of a cloud-controller-manager.
 pub trait Controller: Send {
-    /// Canonical name, e.g. `cloud-node-controller`.
+    /// Returns the canonical name, e.g. `cloud-node-controller`.
     fn name(&self) -> &'static str;
 
-    /// Between the ends of two ticks.
+    /// Returns the time between the ends of two ticks.
     fn interval(&self) -> Duration;
 
-    /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) continues in the next tick.
+    /// Makes one pass over everything that is due. What is unfinished afterwards (`Progress::Unfinished`) continues in
+    /// the next tick.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
-    /// The same pass, up to the first write: what a tick would do now.
+    /// Does the work of a tick up to its first write. Returns the changes that a tick would make now.
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, cache::Error>;
 }
 
-/// What a tick would do to one object, in words.
+/// The changes that a tick would make to one object, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// E.g. `node/worker-1`.
+    /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub changes: Description,
-    /// What stands in the way of more.
+    /// The reason why not everything that is needed can be done.
     pub obstacle: Option<String>,
 }
 
@@ -51,29 +52,30 @@ impl Proposal {
     }
 }
 
-/// Which objects a pass is about.
+/// The objects that a pass is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Those that are due.
+    /// The objects that are due.
     Due,
-    /// All of them, due or not.
+    /// All objects, due or not.
     All,
-    /// These, due or not.
+    /// The objects with these names, due or not.
     Names(BTreeSet<String>),
 }
 
 impl Selection {
-    /// No object is chosen by its name.
+    /// Whether no object is chosen by its name.
     pub fn is_of_all(&self) -> bool {
         !matches!(self, Selection::Names(_))
     }
 
-    /// Asked for by a person, so that nothing of it is put off.
+    /// Whether a person asked for the selection, so that nothing is put off.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due
     }
 
-    /// All nodes: whole and as they are now where they were selected, else from a poll of the table.
+    /// Returns all nodes. When a person selected them, every node is read whole unless it was read within
+    /// `table_max_age`. Any other selection polls the table of nodes.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -94,25 +96,25 @@ impl Selection {
     }
 }
 
-/// What came of one tick. Every count of objects is derived from `objects` and `failures`.
+/// The results of one tick. Every count of objects is derived from `objects` and `failures`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// A line for each change that was made, in the order in which they were made: object, and what.
+    /// The object and a line for each change that was made, in the order of the changes.
     pub changes: Vec<(String, String)>,
-    /// Why objects failed, in the order in which they did.
+    /// The objects that failed and why, in the order in which they failed.
     pub failures: Vec<Failure>,
-    /// What came of each object, by its name, e.g. `node/worker-1`.
+    /// The outcome for each object, by its name, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
-    /// Changes that the plans held, made or not.
+    /// How many changes the plans held, made or not.
     pub planned: usize,
-    /// Load balancers of this cluster whose Service does not exist. `None`: they were not looked for in this tick.
+    /// How many load balancers of this cluster have no Service. `None` means that this tick did not look for them.
     pub orphans: Option<usize>,
-    /// Nothing could be done at all: an API did not answer.
+    /// The outage because of which nothing could be done at all: an API did not answer.
     pub outage: Option<Outage>,
 }
 
-/// What came of one object, unless it failed. Of two outcomes of the same object the one that is lower in this list
-/// counts.
+/// The outcome for one object, unless the object failed. When an object has two outcomes, the one that is lower in
+/// this list counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was as it should be.
@@ -121,7 +123,7 @@ pub enum Progress {
     Changed,
     /// Changes of the object still run in the cloud. The next tick follows at once.
     Unfinished,
-    /// The pass ended before it came to the object, or before it was done with the object.
+    /// The pass ended before the turn of the object came, or before the object was finished.
     Unreached,
 }
 
@@ -138,29 +140,29 @@ pub struct Counts {
 /// An object that is not as it should be after the tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// E.g. `node/worker-1`.
+    /// The name of the object, e.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// It is a finding, which was reported as such: its reason.
+    /// The reason of the finding by which this failure was reported. `None` when the failure is not a finding.
     pub finding: Option<Reason>,
 }
 
 impl Failure {
-    /// Why, as the log says it.
+    /// Returns the reason of the failure at the length of a log message.
     pub fn short_why(&self) -> Cow<'_, str> {
         text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
     }
 }
 
-/// An API did not answer, and what waits for it.
+/// An API that did not answer, and what waits for this API.
 #[derive(Debug)]
 pub struct Outage {
     pub error: cache::Error,
-    /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
+    /// The work that waits, e.g. `2 nodes wait to be initialised`. The text is empty when nothing waits.
     pub waiting: String,
 }
 
-/// E.g. `2 nodes wait`; empty when none does.
+/// Returns a text such as `2 nodes wait`. The text is empty when nothing waits.
 pub(super) fn waiting(count: usize, what: &str) -> String {
     match count {
         0 => String::new(),
@@ -185,7 +187,7 @@ impl Report {
         self.failures.push(failure);
     }
 
-    /// What was made on an object.
+    /// Notes the changes that were made on an object.
     pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
         self.changes.extend(made.done().into_iter().map(|line| (object.to_owned(), line)));
     }
@@ -195,7 +197,7 @@ impl Report {
         *known = progress.max(*known);
     }
 
-    /// Takes over what another controller did to the same objects.
+    /// Adds what another controller did to the same objects.
     pub fn merge(&mut self, other: Report) {
         self.outage = self.outage.take().or(other.outage);
         self.orphans = other.orphans.or(self.orphans);
@@ -227,12 +229,12 @@ impl Report {
         self.has(Progress::Unfinished)
     }
 
-    /// Whether the tick did not come to some objects, or not to their end.
+    /// Whether the tick ended before the turn of some objects came, or before they were finished.
     pub fn has_unreached(&self) -> bool {
         self.has(Progress::Unreached)
     }
 
-    /// Whether the tick came to each object, and each change has ended.
+    /// Whether the turn of each object came, and each change has ended.
     pub fn is_complete(&self) -> bool {
         !self.is_unfinished() && !self.has_unreached()
     }
@@ -257,7 +259,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// `2 changed, 98 unchanged, 0 failed`.
+/// Writes a text such as `2 changed, 98 unchanged, 0 failed`.
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (changed, unchanged, failed) = (self.changed, self.unchanged, self.failed);

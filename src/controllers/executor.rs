@@ -1,12 +1,12 @@
-//! Executes ordered changes in the cloud, those of many objects at the same time.
+//! Executes ordered changes in the cloud, for many objects at the same time.
 //!
-//! Each object has an [`Execution`]: its changes in their order. A change that the cloud carries out as an action
-//! counts as made when the action has ended. An execution waits for its own requests and actions only; requests run
-//! on threads of their own, so that a slow one occupies one of `--concurrent-service-syncs` and holds up nothing else.
-//! One question is asked for all running actions.
+//! Each object has an [`Execution`], which holds its changes in their order. A change that the cloud carries out as an
+//! action counts as made when the action has ended. An execution waits only for its own requests and actions. Requests
+//! run on threads of their own, so that a slow request occupies one of `--concurrent-service-syncs` and holds up
+//! nothing else. One question is asked for all running actions.
 //!
-//! Where all objects are parts of one that carries out one change at a time, e.g. the routes of a network, their
-//! executions are made in turn: see [`Executor::in_turn`].
+//! Executions are made in turn when all objects are parts of an object that carries out one change at a time, such as
+//! the routes of a network. See [`Executor::in_turn`].
 
 use super::controller::Progress;
 use super::report::{Report, count_change, log_change};
@@ -20,51 +20,52 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// From the start of an action to the question whether it has ended, or to a change that may follow at once; and how that
-/// grows. Most take about a second, and an earlier call is wasted.
+/// The pause from the start of an action to the question whether it has ended, or to a change that may follow at once.
+/// The pause grows up to the longest one. Most actions take about a second, and an earlier call would be wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// Actions that no change waits for are asked about when they have run for so long.
+/// How long an action for which no change waits runs before the cloud is asked about it.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// An action that runs for longer is a failure of its execution.
+/// How long an action may run before its execution fails.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// A change answered "busy", or put off because the budget is short, is sent so often.
+/// How often a change that was answered "busy", or put off because the budget is short, is sent again.
 const TRIES_AT_MOST: u32 = 10;
 
-/// So many times [`FIRST_PAUSE`] a change waits for the budget.
+/// The longest time that a change may be put off by the rate budget, as a multiple of [`FIRST_PAUSE`].
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// After so many questions in a row without an answer, executions with running actions fail.
+/// The number of questions in a row without an answer after which executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// A wait is cut into these, by the machine's time: the end of the process does not wait for an action.
+/// The longest part of a wait, by the machine's time. Waits are cut so that the end of the process does not wait
+/// for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// All executions of one controller. It may be kept from one tick to the next.
+/// All executions of one controller. An executor may be kept from one tick to the next.
 pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// Questions in a row that got no answer.
+    /// How many questions in a row got no answer.
     unanswered: u32,
-    /// See [`Executor::in_turn`].
+    /// Whether executions are made in turn. See [`Executor::in_turn`].
     is_in_turn: bool,
-    /// A change was answered "busy".
+    /// Whether a change was answered "busy".
     was_busy: bool,
 }
 
-/// The changes of one object.
+/// The changes of one object, and how far they have come.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// What the changes are for.
+    /// The subject for which the changes are made.
     pub(super) subject: T,
-    /// Who is charged for its calls; it is stopped when that share is used up. `None`: nobody.
+    /// The payer of the calls, whose share stops the execution when it is used up. `None` means that nobody pays.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
-    /// E.g. `service/default/web`.
+    /// The name of the object, e.g. `service/default/web`.
     object: String,
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
@@ -73,58 +74,59 @@ pub(super) struct Execution<T> {
     pub(super) result: ExecutionResult,
 }
 
-/// When the next change is sent.
+/// The time at which the next change is sent.
 struct NextChange {
     not_before: Instant,
-    /// The first change is not sent later.
+    /// The moment after which the first change is not sent any more.
     begins_by: Option<Instant>,
     /// How often the cloud answered "busy" to the change.
     tries: u32,
 }
 
-/// What came of the changes of an execution.
+/// The outcome of the changes of an execution.
 pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// Changes that were refused, and did not keep the others from being made.
+    /// The errors of changes that were refused and did not keep the others from being made.
     pub(super) refused: Vec<Error>,
-    /// Whether a target was refused that was to be added.
+    /// Whether a target that was to be added was refused.
     is_target_refused: bool,
     pub(super) end: End,
     /// Whether `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
 }
 
-/// Why no more changes of an execution are made.
+/// The reason why no more changes of an execution are made.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All were made, but for those that were refused.
+    /// All changes were made, except those that were refused.
     AllMade,
-    /// The rest was dropped, and a new plan is needed: what it rests on may have changed. The load balancer as the
-    /// answer to its creation showed it, where it did.
+    /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
+    /// the load balancer as the answer to its creation showed it, or `None` when that answer did not show it.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The same; this change, for people, was not made for that reason.
+    /// The rest was dropped, and a new plan is needed. The text names the change that was not made for that
+    /// reason, for people.
     Overtaken(String),
     /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
-    /// newer lists may be without it.
+    /// newer lists may be without that part.
     RefusedInPart(Error),
     Failed(Error),
 }
 
-/// A change that the cloud carries out.
+/// A change that the cloud carries out as an action.
 struct Running {
     action: ActionId,
     change: Box<dyn Change>,
     since: Instant,
-    /// The last question about it.
+    /// The time of the last question about the action.
     asked: Option<Instant>,
-    /// From that to the next question.
+    /// The time from the last question to the next one.
     pause: Duration,
-    /// For a person.
+    /// The entry that shows a person what is waited for.
     _waiting: Waiting,
 }
 
-/// Requests in flight, each a task that ends with the scope.
+/// The requests in flight. Each request is a task of a thread scope, and has ended when the scope ends.
 pub(super) struct Requests<'scope, 'env> {
     tasks: Tasks<'scope, 'env, Response>,
     actions: &'env dyn Actions,
@@ -133,9 +135,9 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// To a change of the execution with this ID, and the calls that were made for it.
+    /// The answer to a change of the execution with this ID, and the number of calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, Error>, u64)),
-    /// Of these actions, those that have ended, and the calls that were made to ask.
+    /// The answer to the question which of these actions have ended, and the number of calls that were made to ask.
     Ended(Vec<ActionId>, (Result<Ended, Error>, u64)),
 }
 
@@ -153,16 +155,17 @@ impl<T> Executor<T> {
         }
     }
 
-    /// For executions that change parts of one object, which carries out one change at a time. Their changes are sent
-    /// in the order of the executions, and nothing comes between those of one execution. Each is sent when the one
-    /// before has had the time that most take; after an answer "busy", when the one before has ended. A failure that is
-    /// not about one change alone stops all.
+    /// Creates an executor for executions that change parts of one object, which carries out one change at a time. The
+    /// changes are sent in the order of the executions, and nothing comes between the changes of one execution. A
+    /// change is sent when the time that most changes take has passed since the change before it was sent. After an
+    /// answer "busy", a change is sent only when the change before it has ended. A failure that is not about one change
+    /// alone stops all executions.
     pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// `begins_by`: it is stopped when its first change was not sent by then, because what it rests on is too old.
-    /// Returns the execution, which nobody pays for yet.
+    /// Begins an execution, which nobody pays for yet, and returns it. The execution is stopped when its first change
+    /// was not sent by `begins_by`, because what it rests on is too old then.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -198,7 +201,7 @@ impl<T> Executor<T> {
     }
 
     /// Drops the changes that were not sent yet. The execution ends when the request under way is answered and its
-    /// actions have ended. It is safe after any change, as a killed process is.
+    /// actions have ended. A stop is safe after any change, just as the end of a killed process is.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -208,16 +211,16 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until some have ended, and takes those out; none: it is later than `until`, or there is
-    /// no execution. What was begun continues with the next call.
+    /// Works on all executions until some have ended, takes those out and returns them. The list is empty when `until`
+    /// has passed, or when there is no execution. What was begun continues with the next call.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Also after `until`: a tick whose reads take longer than its interval must see what came meanwhile, and
-            // ask about actions, or none would ever end.
+            // Answers are handled even after `until`. A tick whose reads take longer than its interval must see what
+            // came in the meantime and ask about actions, or no execution would ever end.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -234,7 +237,8 @@ impl<T> Executor<T> {
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |one| one.is_late(LONGEST_ACTION, now));
-            // Who may not ask waits for answers alone: a question that is due would be no wait at all.
+            // An executor that may not ask only waits for answers. It does not wait for the time of its next question,
+            // because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -243,7 +247,8 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
-            // Without room nothing is sent before an answer.
+            // A moment in the past means that no more requests may be in flight, so that nothing is sent
+            // before an answer comes.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -260,7 +265,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until their end; in the order in which they were begun.
+    /// Works on all executions until their end. Returns them in the order in which they were begun.
     pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, actions, concurrency);
@@ -273,8 +278,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends one change for each execution that can go on, while there is room: first for the one that has waited
-    /// longest.
+    /// Sends one change for each execution that can go on, while there is room. The execution that has waited
+    /// longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|one| one.next.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
@@ -296,7 +301,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// The place of the execution that sends the next change, and when; none: an action must end before.
+    /// Returns the index of the execution that sends the next change, and the time. `None` when an action
+    /// must end first.
     fn next_to_send(&self) -> Option<(usize, Instant)> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
@@ -310,7 +316,7 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
+    /// Returns when to ask whether actions have ended. Actions that start soon after each other share a question.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -390,7 +396,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Ends executions without waiting for what runs: it continues in the cloud, and the next plan finds it there.
+    /// Ends executions without waiting for their running actions. The cloud still carries out these actions, and the
+    /// next plan finds their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -408,7 +415,7 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Does what was not sent yet take something away: targets, or the load balancer itself?
+    /// Whether a change that was not sent yet takes something away, which is a target or the load balancer itself.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),
@@ -423,18 +430,18 @@ impl<T> Execution<T> {
         }
     }
 
-    /// Was one of its changes sent, and not answered "busy"?
+    /// Whether a change of the execution was sent and was not answered "busy".
     fn has_begun(&self) -> bool {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
 
-    /// It failed for a reason for which other changes of the same object would fail.
+    /// Whether the execution failed for a reason for which other changes of the same object would fail, too.
     fn fails_for_all(&self) -> bool {
         let kind = self.error().map(|error| &error.kind);
         !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
     }
 
-    /// Why the rest was not made.
+    /// Returns the error because of which the rest was not made.
     pub(super) fn error(&self) -> Option<&Error> {
         match &self.result.end {
             End::Failed(error) => Some(error),
@@ -446,7 +453,7 @@ impl<T> Execution<T> {
         self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
     }
 
-    /// Could its next change be sent, although others may run?
+    /// Whether the next change could be sent, although others may be running.
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
@@ -454,24 +461,24 @@ impl<T> Execution<T> {
             })
     }
 
-    /// Nothing can be sent before an action has ended.
+    /// Whether nothing can be sent before an action has ended.
     fn waits_for_actions(&self) -> bool {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Was an action still running when it was asked about, and started longer ago?
+    /// Whether an action was still running when it was asked about, and started longer ago than `longest`.
     fn is_late(&self, longest: Duration, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|one| one.asked.is_some());
         !self.is_in_flight && asked.any(|one| now.saturating_duration_since(one.since) > longest)
     }
 
-    /// Takes the next change out of the queue. None: it and the rest are not to be made.
+    /// Takes the next change out of the queue. `None` means that this change and the rest must not be made.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|one| adds_target(&**one));
         if change.needs_another_first() && has_no_other {
-            // The last target would go, and the changes after it rest on that.
+            // The change would remove the last target, so neither this change nor the changes that rest on it are made.
             self.queue.clear();
             let why = format!(
                 "{}: not yet, because none of the others could be added",
@@ -483,7 +490,7 @@ impl<T> Execution<T> {
         Some(change)
     }
 
-    /// The cloud's answer to a change.
+    /// Handles the cloud's answer to a change.
     fn answered(&mut self, change: Box<dyn Change>, applied: Result<Applied, Error>) {
         self.is_in_flight = false;
         let now = clock::now();
@@ -534,8 +541,8 @@ impl<T> Execution<T> {
                 self.next.not_before = clock::now() + FIRST_PAUSE;
                 self.queue.push_front(change);
             }
-            // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
-            // plan.
+            // The rate budget serves calls for nodes first, so this change is sent when a few more calls are available.
+            // After a longer wait, the change would rest on an old plan.
             ErrorKind::RateLimited { retry_in, put_off: true }
                 if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
                     && self.next.tries < TRIES_AT_MOST
@@ -545,7 +552,7 @@ impl<T> Execution<T> {
                 self.next.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }
-            // The cloud would not refuse another one for the same reason.
+            // The cloud need not refuse the other changes for the same reason, so the execution goes on.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.next.tries = 0;
                 self.refuse(&*change, error);
@@ -587,7 +594,7 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Notes what came of the object.
+    /// Notes the outcome for the object in the report.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());
@@ -603,7 +610,7 @@ impl<T> Execution<T> {
         self.result.refused.push(error);
     }
 
-    /// Makes no more changes. Of several reasons a failure counts, and the first one.
+    /// Drops the changes that were not sent. An earlier failure remains the reason of the end.
     fn end(&mut self, end: End) {
         self.queue.clear();
         if self.error().is_none() {
@@ -613,7 +620,7 @@ impl<T> Execution<T> {
 }
 
 impl<'scope, 'env> Requests<'scope, 'env> {
-    /// At most so many changes are in flight; one question comes beside them.
+    /// Creates the requests. At most `concurrency` changes are in flight, and one question beside them.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         actions: &'env dyn Actions,

@@ -1,5 +1,5 @@
-//! Which server a node runs on: by provider ID, else by name, else by an address – and never by guessing. And which of
-//! several nodes has what all of them name: [`keeper`].
+//! Decides which server a node runs on: by provider ID, else by name, else by an address, and never by guessing.
+//! [`keeper`] decides which of several nodes has what all of them name.
 
 use crate::kube::Node;
 use crate::provider::{
@@ -13,22 +13,22 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
+/// The taint that a kubelet with `--cloud-provider=external` sets. No pod lands on the node before the taint is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 pub fn is_uninitialized(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// The server that a node's provider ID names. Another node may have that server: see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names. Another node may have that server: see [`Claims::server_of`].
 pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns which of these nodes has what all of them name. A kubelet writes the provider ID and the addresses of its
-/// node, so neither proves anything. The oldest node that is initialised keeps what it has; the API server sets the
-/// creation time. Among new nodes it is the one with this `name`; a new node that is alone needs no name. Where two
-/// nodes were created in the same second their UIDs decide, which nobody can choose.
+/// Returns the node that has the server or address which all these nodes name. A kubelet writes the provider ID and the
+/// addresses of its node, so neither proves anything. The oldest initialised node comes first, because the API server
+/// sets the creation time. When all nodes are new, the only node has the thing, or the node with this `name`. When two
+/// nodes were created in the same second, their UIDs decide, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
     fn age(node: &Node) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -72,19 +72,19 @@ impl<'a> Claims<'a> {
         Claims { provider, first, several }
     }
 
-    /// The nodes that name this server.
+    /// Returns the nodes that name this server.
     fn of(&self, id: InstanceId) -> &[&'a Node] {
         let first = || self.first.get(&id).map(std::slice::from_ref);
         self.several.get(&id).map(Vec::as_slice).or_else(first).unwrap_or_default()
     }
 
-    /// The node that has this server. Returns `None` when several new nodes name it: the node controller decides which
-    /// of them is initialised.
+    /// Returns the node that has this server. Returns `None` when several new nodes name the server, because the node
+    /// controller decides which of them is initialised.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a Node> {
         keeper(self.of(id), None)
     }
 
-    /// The server that the provider ID of a node names, unless another node may have that server.
+    /// Returns the server that the provider ID of a node names, unless another node may have that server.
     pub(super) fn server_of(&self, node: &Node) -> Option<InstanceId> {
         let id = server_of(node, self.provider)?;
         let is_keeper = |keeper: &Node| keeper.name() == node.name();
@@ -97,35 +97,35 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Nodes and servers of one view, prepared for many look-ups.
+/// The nodes and servers of one view, prepared for many look-ups.
 pub struct Index<'a> {
     provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
-    /// None: two servers carry that name.
+    /// The server with each name. The value is `None` when several servers have the name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
-    /// Nodes without a provider ID of ours whose name is no server's, with the addresses they report.
+    /// The nodes without a provider ID of ours whose name no server has, with the addresses that the nodes report.
     unmatched: Vec<(&'a Node, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a Node>,
     claims: Claims<'a>,
-    /// Addresses that kubelets may ask for, with each node that names or has the address.
+    /// The nodes that name or have each address for which a kubelet may ask.
     asked_for: HashMap<IpAddr, Vec<&'a Node>>,
 }
 
-/// What is known about a node's server.
+/// The answer to the question which server a node runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It runs on this one.
+    /// The node runs on this server.
     Matched(&'a Instance, MatchedBy),
-    /// Its provider ID names a server of ours that the list does not hold.
+    /// The provider ID names a server of ours that is missing in the list of servers.
     Gone(InstanceId),
-    /// An API did not answer that may know its server: nothing may be concluded.
+    /// The API that may know the server did not answer, so nothing may be concluded.
     Unclear(&'a Error),
-    /// Another cloud's node: not ours to touch.
+    /// The node belongs to another cloud, so it is not ours to touch.
     Foreign,
-    /// Our prefix, but no ID that can be looked up; why.
+    /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
     Unknown(String),
-    /// No provider ID, and no server that is surely its own; why.
+    /// The node has no provider ID, and no server is surely its own. The finding says why.
     Unmatched(Finding),
 }
 
@@ -209,7 +209,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The one server that has this node's name and is named by no other node's provider ID.
+    /// Returns the only server that has this node's name, unless the provider ID of another node names the server.
     pub fn named_as(&self, node: &Node) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
         let is_of_another = |instance: &Instance| {
@@ -218,13 +218,14 @@ impl<'a> Index<'a> {
         named.filter(|instance| !is_of_another(instance))
     }
 
-    /// Some node's provider ID names a server of this list: the token's project is the right one.
+    /// Whether the provider ID of some node names a server of this list. Then the project of the token is
+    /// the right one.
     pub fn any_claim_exists(&self) -> bool {
         self.claims.first.keys().any(|id| self.by_id.contains_key(id))
     }
 
-    /// Why this node does not have the server that was found for it: other nodes name the server, too. A new node
-    /// without a provider ID names the server of its own name.
+    /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
+    /// server, too. A new node without a provider ID names the server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &Node) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |one: &&Node| one.spec.provider_id.is_empty() && is_uninitialized(one);
@@ -248,9 +249,9 @@ impl<'a> Index<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// The first of these addresses that another node has or names, and that node; and whether this node has the address
-    /// already, and so keeps it. What an initialised node has is not taken away by what another node's kubelet writes,
-    /// and a new node does not stand in the way of an initialised one. Two new nodes can't both name an address.
+    /// Returns the first of these addresses that another node has or names. An initialised node keeps an address that
+    /// it already has, because what another node's kubelet writes must not take it away. A new node does not stand in
+    /// the way of an initialised node. Two new nodes can't both name an address.
     pub fn shared_address(
         &self,
         node: &Node,
@@ -291,7 +292,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Another node with an address of this server, which stands in the way of this one.
+    /// Returns the name of another node that has an address of this server and stands in the way of this node.
     fn rival_by_address(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -300,7 +301,7 @@ impl<'a> Index<'a> {
         Some(rival.node().name())
     }
 
-    /// Servers with one of these addresses that belong to no node yet.
+    /// Returns the servers with one of these addresses that belong to no node yet.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -334,7 +335,8 @@ impl<'a> Index<'a> {
         };
         let looked_through = match self.servers.iter().next() {
             None => "; the project has no servers at all: is the token another project's?",
-            // No count: a message that changes with every server is a new event each time.
+            // The message has no count, because a message that changes with every server would be a new
+            // event each time.
             _ => "",
         };
         let name = node.name();
@@ -344,20 +346,20 @@ impl<'a> Index<'a> {
     }
 }
 
-/// An address that a kubelet asks for, and that another node has or names.
+/// An address for which a kubelet asks, and which another node has or names.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node.
     pub other: &'a str,
-    /// The node has the address already.
+    /// Whether the node already has the address.
     pub is_kept: bool,
 }
 
-/// A node that stands in the way of another one.
+/// A node that stands in the way of another node.
 enum Rival<'a> {
-    /// It has what both name.
+    /// The other node, which has the server or address that both nodes name.
     Keeper(&'a Node),
-    /// It is one of several new nodes, none of which can be chosen.
+    /// Another new node that names the same thing. None of these new nodes can be chosen.
     Other(&'a Node),
 }
 
@@ -369,7 +371,8 @@ impl<'a> Rival<'a> {
     }
 }
 
-/// Returns the node that stands in the way of `node`, as `node` is now, among all that name the same; see [`keeper`].
+/// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
+/// `node` is the node as it is now. [`keeper`] makes the choice.
 fn rival<'a>(
     all: impl Iterator<Item = &'a Node>,
     node: &Node,
@@ -388,8 +391,9 @@ fn rival<'a>(
     }
 }
 
-/// The addresses that the kubelet of a node may ask for by what it writes: by an annotation, and a new one by what it
-/// reports. What an initialised node has already is asked for by the annotation alone.
+/// Returns the addresses for which the kubelet of a node may ask by what it writes. Any kubelet asks by annotations.
+/// The kubelet of a new node also asks by the addresses that it reports, while an address that an initialised node
+/// already has counts only when the annotation for internal IPs names it.
 fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =
@@ -398,7 +402,7 @@ fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
     annotated_ips(node, INTERNAL_IP).chain(provided).chain(asked)
 }
 
-/// The addresses that an annotation of a node names.
+/// Returns the addresses that an annotation of a node names.
 fn annotated_ips(node: &Node, annotation: &str) -> impl Iterator<Item = IpAddr> {
     node.metadata.annotations.get(annotation).and_then(one_ip_or_two).into_iter().flatten()
 }
@@ -421,7 +425,7 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// For programs.
+    /// Returns the word that is used in the output for programs.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

@@ -1,8 +1,8 @@
-//! The controllers: observe → plan → apply, on the contract of `provider` and the views of `cache`.
+//! The controllers, which observe → plan → apply on the contract of `provider` and the views of `cache`.
 //!
-//! Knows: what Kubernetes promises about nodes and Services. Must never import a provider, `daemon` or
-//! `cli`. `plan` makes no call, reads no clock and has no side effect: the daemon's tick,
-//! `sync`, `--dry-run` and `inspect` are the same functions.
+//! The controllers know what Kubernetes promises about nodes and Services. They must never import a provider, `daemon`
+//! or `cli`. `plan` makes no call, reads no clock and has no side effect, so that the daemon's tick, `sync`,
+//! `--dry-run` and `inspect` can call the same functions.
 
 mod backoff;
 mod controller;

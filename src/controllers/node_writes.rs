@@ -1,5 +1,6 @@
-//! Writes to nodes. The controllers of nodes, of their lifecycle and of routes make them by one path: the version that
-//! was planned on is the precondition of each write, and after a conflict the node is read and planned again.
+//! Writes to nodes. The controllers of nodes, of their lifecycle and of routes all write to nodes in this way. The
+//! version for which a write was planned is the precondition of the write, and after a conflict the node is read
+//! and planned again.
 
 use super::controller::Progress;
 use super::plan::Plan;
@@ -31,7 +32,7 @@ pub enum NodeChange {
         #[serde(skip)]
         description: Description,
     },
-    /// Sets labels, the provider ID, and the taints that remain: one patch.
+    /// A patch that sets labels, annotations, the provider ID, and the taints that remain.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         labels: Values,
@@ -39,35 +40,35 @@ pub enum NodeChange {
         annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
-        /// The taint `uninitialized` is removed by writing the others.
+        /// The taints that remain. Writing them removes the taint `uninitialized`.
         #[serde(skip_serializing_if = "Option::is_none")]
         taints: Option<Vec<Taint>>,
         #[serde(skip)]
         description: Description,
     },
-    /// The server is off.
+    /// The taint for a server that is off is added.
     AddShutdownTaint { taints: Vec<Taint> },
-    /// The node is ready again.
+    /// The taint for a server that is off is removed, because the node is ready again.
     RemoveShutdownTaint { taints: Vec<Taint> },
-    /// The server does not exist any more.
+    /// The node is deleted, because its server does not exist any more.
     DeleteNode { server: InstanceId },
-    /// Says whether the pods of the node can be reached. The kubelet's conditions stay as they are.
+    /// The condition that says whether the pods of the node can be reached. The kubelet's conditions stay as they are.
     SetCondition { r#type: &'static str, status: &'static str },
 }
 
 impl NodeChange {
-    /// With it the node counts as initialised.
+    /// Whether the node counts as initialised after this change.
     pub(super) fn removes_taint(&self) -> bool {
         matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
     }
 
-    /// The status of the condition `NetworkUnavailable` becomes this one.
+    /// Returns the change that sets the status of the condition `NetworkUnavailable`.
     pub(super) fn condition(unavailable: bool) -> NodeChange {
         NodeChange::SetCondition { r#type: NETWORK_UNAVAILABLE, status: status(unavailable) }
     }
 
-    /// Sends the write to the node of a plan, which must still be at this version. Returns the node as it is afterwards;
-    /// `None` when it was deleted.
+    /// Sends the write to the node of a plan, which must still be at this version. Returns the node as it is after the
+    /// write, or `None` when the node was deleted.
     fn send(
         &self,
         kube: &kube::Client,
@@ -115,12 +116,12 @@ impl NodeChange {
     }
 }
 
-/// The status of a condition, in the words of Kubernetes.
+/// Returns the status of a condition in the words of Kubernetes.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }
 
-/// The condition in the words of k8s.io/cloud-provider's route controller, because other programs look for them.
+/// Returns a condition in the words of k8s.io/cloud-provider's route controller, because other programs look for these.
 fn condition(kind: &str, status: &str) -> Value {
     let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
     let (reason, message) = if status == "False" {
@@ -152,7 +153,7 @@ impl Write for NodeChange {
         }
     }
 
-    /// E.g. `add taint shutdown (the server is off)`.
+    /// Returns a text such as `add taint shutdown (the server is off)`.
     fn description(&self) -> Description {
         match self {
             NodeChange::SetAddresses { description, .. }
@@ -178,22 +179,22 @@ impl Write for NodeChange {
     }
 }
 
-/// What came of the plan of one node.
+/// The outcome of the plan of one node.
 pub(super) struct Applied<P> {
-    /// Writes of the first plan.
+    /// How many writes the first plan had.
     planned: usize,
-    /// What each write that was made has changed.
+    /// A description of what each write that was made has changed.
     pub(super) made: Vec<Description>,
-    /// The plan that was made last. `None`: the node does not exist any more.
+    /// The plan that was made last. `None` means that the node does not exist any more.
     pub(super) plan: Option<P>,
-    /// Why a write was not made.
+    /// The error because of which a write was not made.
     pub(super) error: Option<kube::Error>,
-    /// Why the node, which another program changed, was not planned again.
+    /// The reason why the node was not planned again after another program changed it.
     outdated: Option<&'static str>,
 }
 
 impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
-    /// Nothing was written yet.
+    /// Creates the outcome of a plan of which nothing was written yet.
     pub(super) fn new(plan: P) -> Applied<P> {
         Applied {
             planned: plan.as_ref().changes.len(),
@@ -204,7 +205,7 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
         }
     }
 
-    /// The gate refused a write: no other one is tried.
+    /// Whether the gate refused a write. No other write is tried then.
     pub(super) fn is_closed(&self) -> bool {
         self.error.as_ref().is_some_and(kube::Error::is_refused)
     }
@@ -214,7 +215,7 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Notes in the report what came of the node. `reason` is that of the finding by which the error was reported.
+    /// Notes the outcome for the node in the report. `reason` is the reason of the finding that has reported the error.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {
@@ -233,8 +234,9 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
     }
 }
 
-/// Makes the writes of a plan in their order. `reads_first`: the node is read and planned again before the first write.
-/// `replan` plans for the node as it is now; its error says why that can't be done, and nothing more is written.
+/// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
+/// first write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan,
+/// nothing more is written.
 pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     apis: &Apis,
     controller: &'static str,
@@ -247,7 +249,7 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // Another node that came to carry this name is planned in the next tick.
+            // Another node that has this name now is planned in the next tick.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
                 Ok(plan) => applied.plan = plan,
@@ -270,7 +272,8 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     applied
 }
 
-/// The outer error is one after which the node may be read and planned again; after the inner one it may not.
+/// The result of the writes. After an outer error, the node may be read and planned again. After an inner error, the
+/// node must not be planned again now.
 type Made = Result<Result<(), kube::Error>, kube::Error>;
 
 fn make(
@@ -295,7 +298,8 @@ fn make(
                 apis.nodes.written(node, begun);
             }
             Ok(None) => {}
-            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is over.
+            // The deletion may be refused because the kubelet wrote to the node at this moment. A refused deletion is
+            // not tried again before the node's backoff is over.
             Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => return Ok(Err(error)),
             Err(error) => return Err(error),
         }

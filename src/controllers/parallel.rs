@@ -1,14 +1,15 @@
-//! Writes to several nodes at the same time: short-lived threads write, and the controller's thread keeps all state.
+//! Writes to several nodes at the same time. Short-lived threads write, and the controller's thread keeps all state.
 
 use crate::provider::{clock, heartbeat, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does the work for each item, for so many of them at the same time, and returns what came of it in their order.
-/// After a result that `ends` the work no other item is begun: the results are those of the first items.
+/// Does the work for each item, for up to `threads` items at the same time, and returns the results in the order of the
+/// items. No item is begun after a result that `ends` the work, so that the results belong to the first items.
 ///
-/// The calling thread works as well: with 1 there is no other thread. One that can't be started is not needed.
+/// The calling thread works as well, so that no other thread is started when `threads` is 1. The work goes on without a
+/// thread that can't be started.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

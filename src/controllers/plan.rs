@@ -1,4 +1,5 @@
-//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use it for nodes.
+//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use
+//! it for nodes.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
@@ -13,7 +14,8 @@ pub struct Plan<W> {
     /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
     pub findings: Vec<Finding>,
-    /// What stands in the way of what should be done. The object counts as failed, and is planned again later.
+    /// The reason why not everything can be done that should be done. The object counts as failed, and is
+    /// planned again later.
     pub obstacle: Option<Finding>,
 }
 
@@ -28,18 +30,18 @@ impl<W: Write> Plan<W> {
         }
     }
 
-    /// Everything to report, the obstacle included.
+    /// Returns all findings to report, including the obstacle.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }
 
-    /// The plan in words, for `--dry-run` and `inspect`.
+    /// Returns the plan in words, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
         let changes = self.changes.iter().map(Write::description).collect();
         Proposal::new(&self.object, changes, self.obstacle.as_ref())
     }
 
-    /// Adds a warning that is no obstacle.
+    /// Adds a warning that is not an obstacle.
     pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
         self.findings.push(Finding::warning(reason, message));
     }

@@ -1,4 +1,4 @@
-//! The one place where findings become log lines and events; and changes log lines and metrics.
+//! The one place where findings become log lines and events, and where changes become log lines and metrics.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
@@ -10,19 +10,19 @@ use crate::provider::{
 };
 use crate::text;
 
-/// The log target of findings: commands that print them turn it off.
+/// The log target of findings. Commands that print findings turn this target off.
 pub const FINDINGS: &str = "ccm::findings";
 
-/// The log target of changes, logged as they are made.
+/// The log target of changes, which are logged as they are made.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
-/// A line for what a change did.
+/// Logs one line that says what a change did.
 pub(super) fn log_change(controller: &str, object: &str, made: &Description) {
     let line = made.done().join(", ");
     log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
 }
 
-/// Takes note of one write, for the metrics. One that the gate kept back was none.
+/// Counts one write for the metrics. A write that the gate refused is not counted.
 pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::Error>) {
     let result = match outcome {
         Ok(()) => "ok",
@@ -33,7 +33,7 @@ pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kub
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// The same for a write to the cloud.
+/// Counts one write to the cloud for the metrics. A write that the gate refused is not counted.
 pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &provider::Error>) {
     let result = match outcome.map_err(|error| &error.kind) {
         Ok(()) => "ok",
@@ -44,12 +44,12 @@ pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &pr
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// Findings of one object that are reported at once; the others are counted.
+/// How many findings of one object are reported at once. The others are only counted.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object: a log line, and an event where the reason has one. Each is
-/// reported once, and again after ten minutes while it lasts. Of many the first are reported, failures
-/// before others, and the number of the rest.
+/// Reports findings about an object as a log line, and as an event where the reason has one. Each finding is reported
+/// once, and again after ten minutes while it lasts. When there are many, the first ones are reported, failures before
+/// others, together with the number of the rest.
 pub fn publish(
     apis: &Apis,
     controller: &'static str,
@@ -72,8 +72,8 @@ pub fn publish(
     }
 }
 
-/// The object is as it should be, whether or not something was done for it: its next failure is news.
-/// True after a failure, which is logged.
+/// Notes that the object is as it should be, whether or not something was done for it, so that its next failure is
+/// news. Returns `true` after a failure, and logs the recovery.
 pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference) -> bool {
     let has_failed = apis.recorder.reported().recovered(object, controller);
     if has_failed {
@@ -83,7 +83,7 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
-/// The source of events: a provider that replaces another controller signs as that one does.
+/// Returns the source of events. A provider that replaces another controller signs its events as that controller does.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     match apis.provider.event_component() {
         Some(_) => upstream,
@@ -91,7 +91,8 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
     }
 }
 
-/// Reports a success in one part of an object while another part of it fails: its failure goes on, and is no news.
+/// Reports a success in one part of an object while another part still fails. The failure of the other part is not
+/// reported as a new one.
 pub(super) fn publish_beside_failures(
     apis: &Apis,
     controller: &'static str,
@@ -118,15 +119,15 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
     }
 }
 
-/// The same trouble is reported once, whatever number each failed call had.
+/// Returns the message of the event, without the number of the failed call, so that the same trouble is reported once.
 fn event_message(finding: &Finding) -> String {
     let text = finding.text();
     let message = without_correlations(&text);
     text::cut(&message, MESSAGE_CHARACTERS_AT_MOST).into_owned()
 }
 
-/// Reports the finding now, whatever was reported before: for a caller that knows that the state of the object has changed.
-/// `only_new`: see [`Event::only_new`].
+/// Reports the finding now, whatever was reported before. This is for a caller that knows that the state of the object
+/// has changed. For `only_new` see [`Event::only_new`].
 pub(super) fn publish_now(
     apis: &Apis,
     controller: &'static str,

@@ -1,20 +1,21 @@
-//! A share of the project's calls: what may be used at once, and what comes back with time.
+//! A share of the project's calls: how many may be used at once, and how many come back with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour for all programs.
+/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour
+/// for all programs.
 const AT_ONCE: u32 = 900;
 
-/// One call comes back in this time: 900 an hour.
+/// The time in which one call comes back, which is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The calls that the reads of one plan need are taken into account up to this part of a share. Else a project of many
+/// The part of a share up to which the reads of one plan are taken into account. Without this limit, a project of many
 /// thousand servers would leave nothing for the changes.
 const READS_AT_MOST: f64 = 0.5;
 
-/// What one namespace may still use.
+/// The calls that one namespace may still use.
 #[derive(Debug)]
 pub(super) struct Share {
     bucket: Mutex<Bucket>,
@@ -22,34 +23,35 @@ pub(super) struct Share {
 
 #[derive(Debug)]
 struct Bucket {
-    /// Below zero after calls that were under way when the share was used up.
+    /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
     left: f64,
     at: Instant,
-    /// What the last reads cost that a plan rested on.
+    /// How many calls the reads for the last plan took.
     reads: f64,
 }
 
-/// Whose calls an execution makes.
+/// The payer of the calls of an execution.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<Share>,
-    /// The execution stops when the share is used up. That of an object in another namespace goes on, because that
-    /// namespace has changed nothing.
+    /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
+    /// because that namespace has changed nothing.
     pub(super) can_stop: bool,
 }
 
 impl Share {
-    /// A full one.
+    /// Creates a share that is full.
     pub(super) fn full(now: Instant) -> Share {
         Share { bucket: Mutex::new(Bucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
-    /// Takes note of calls that were made.
+    /// Takes the calls that were made out of the share.
     pub(super) fn charge(&self, calls: f64, now: Instant) {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// The same of the reads that a plan rests on: the next plan costs about as many.
+    /// Takes the reads on which a plan rests out of the share, and remembers them, because the next plan costs
+    /// about as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -58,7 +60,7 @@ impl Share {
         });
     }
 
-    /// How many calls are left for changes, once a plan was made.
+    /// Returns how many calls are left for changes after the reads that a plan needs.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }
@@ -71,7 +73,7 @@ impl Share {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// What came back until now is in the bucket.
+    /// Adds the calls that came back until `now`, and then calls `ask` with the bucket.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut Bucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -83,7 +85,8 @@ impl Share {
 }
 
 impl Payer {
-    /// Charges the same share for something that is not stopped by that.
+    /// Returns a payer with the same share, for the execution of an object of another namespace. That execution never
+    /// stops because of the share.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
@@ -103,7 +106,7 @@ mod tests {
         let start = Instant::now();
         let share = Share::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // Calls that are made at each second, and how many of them there were in an hour.
+        // The number of calls that are tried each second, and how many of them were made in an hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = Share::full(start);
             let mut made = 0;
@@ -125,12 +128,12 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // A moment that another thread had before is no time that passed.
+        // A moment that another thread had taken earlier does not make time pass.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }
 
-    /// Whatever is charged and when, no more is used in any time than the share and what came back, and the last charge.
+    /// Whatever is charged and when, no more calls are used than the share, what came back, and the last charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

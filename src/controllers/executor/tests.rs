@@ -1,5 +1,5 @@
-//! Executions against a cloud that answers to each change what the test says. Time is simulated where actions run; a call
-//! takes a second then. Tests of what happens at the same time have threads, and no action that is waited for.
+//! Executions against a cloud that answers each change as the test says. Time is simulated when actions run, and then a
+//! call takes a second. Tests of what happens at the same time have threads, and no action that is waited for.
 
 mod fake;
 
@@ -9,13 +9,13 @@ use fake::*;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<T> Execution<T> {
-    /// A line for each change that was made.
+    /// Returns a line for each change that was made.
     fn lines(&self) -> Vec<String> {
         self.result.made.iter().flat_map(|change| change.description().done()).collect()
     }
 }
 
-/// Case, its changes; the names that are sent in order, the lines made, those refused alone, and the error.
+/// The name of a case, its changes, the names sent in order, the lines made, the changes refused alone, and the error.
 type Case = (
     &'static str,
     Vec<Step>,
@@ -147,7 +147,7 @@ fn what_comes_of_one_services_changes() {
     }
 }
 
-/// Otherwise one target that is busy for good takes from the next one every second try.
+/// A target that is busy for good would otherwise take every second try from the next target.
 #[test]
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
@@ -201,7 +201,7 @@ fn no_more_are_in_flight_than_allowed() {
 fn an_action_without_end_is_left_and_the_others_are_not() {
     let _simulated = simulated();
     let fake = Fake::default();
-    // All of it takes longer than one action may.
+    // All changes together take longer than a single action may.
     let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(20)]));
     let endless = vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])];
     let begun = clock::now();
@@ -250,7 +250,8 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
-/// It is time to ask about the action of one, and a request of the other is not answered yet. Found by storm seed 86.
+/// The time has come to ask about the action of one execution, and a request of the other is not answered yet. The
+/// storm with seed 86 found this case.
 #[test]
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();
@@ -262,7 +263,7 @@ fn who_is_to_end_waits_for_an_answer_without_spinning() {
     assert!(rounds < 100, "{rounds} rounds in 300 ms");
 }
 
-/// One request takes longer than all others together: they need its place for as long as it takes, and no other one.
+/// One request takes longer than all others together. Only one of the two places is left for the others meanwhile.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {
     let fake = Fake::default();
@@ -284,7 +285,7 @@ fn a_slow_request_holds_up_no_other_one() {
     assert_eq!(fake.most_in_flight.load(Relaxed), 2);
 }
 
-/// A tick is over: what runs is still there in the next one, and a new execution does not wait for it.
+/// The tick is over. What runs is still there in the next tick, and a new execution does not wait for it.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let _simulated = simulated();
@@ -320,7 +321,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// A tick whose reads take longer than its interval calls `work` when its time is over already.
+/// A tick whose reads take longer than its interval calls `work` when its time is already over.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -346,7 +347,7 @@ fn ends_when_the_time_is_over(answer: Answer) {
     assert_eq!(over.len(), 1, "{answer:?}");
 }
 
-/// What the change reads before it is sent may use up the calls that come back.
+/// The reads that a change needs before it is sent may use up the calls that come back.
 #[test]
 fn a_change_that_is_put_off_again_and_again_fails() {
     let _simulated = simulated();
@@ -356,7 +357,7 @@ fn a_change_that_is_put_off_again_and_again_fails() {
     assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
 }
 
-/// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.
+/// The Service was changed. What was not sent yet is not sent, and the end of what runs is awaited.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let _simulated = simulated();
@@ -382,23 +383,24 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
 
-/// So many targets that may follow at once that the last one is sent long after the first one's action has ended.
+/// There are so many targets that may follow at once that the last target is sent long after the first
+/// action has ended.
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
     let fake = Fake::default();
     let begun = clock::now();
-    // A second from one to the next: 150 s, and a single action may take 120 s.
+    // A second passes between two targets, which makes 150 s, and a single action may take 120 s.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // One when an action has run for so long.
+    // One question is due each time that an action has run for this long.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
 
-/// Another load balancer gets one target after the other, and each would put the question off.
+/// Another load balancer gets one target after the other, and each target would put the question off.
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
     let _simulated = simulated();
@@ -468,7 +470,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// Its second change is made whatever the time is.
+/// The second change of an execution is made whatever the time is.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();
@@ -505,7 +507,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// What is being made when a share is used up goes on; what was not sent yet is dropped, unless another namespace asked.
+/// A change that is being made when a share is used up goes on. Changes that were not sent yet are dropped, unless
+/// another namespace asked for them.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{Payer, Share};

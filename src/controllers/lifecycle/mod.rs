@@ -1,10 +1,11 @@
-//! The node lifecycle controller: a node whose server was deleted is deleted; one whose server is off is tainted.
+//! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A tick: `evaluate` (which nodes are due, `facts` about their servers, `plan`) → `node_writes::apply` → `note`.
+//! A tick consists of `evaluate` (which nodes are due, `facts` about their servers, `plan`) →
+//! `node_writes::apply` → `note`.
 //!
-//! Deleting a node is the most dangerous thing this program does. `plan` decides it only on
-//! facts that leave no doubt, and `apply` reads the node once more and names its UID and
-//! version, so that a node that was renewed in between stays.
+//! Deleting a node is the most dangerous thing that this program does. `plan` decides on a deletion only by facts
+//! that leave no doubt. `apply` reads the node once more and names its UID and version, so that a node that was
+//! renewed in between stays.
 
 mod observe;
 mod plan;
@@ -34,17 +35,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Settings of the lifecycle controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--node-monitor-period`: how often not-ready nodes are looked for.
+    /// How often not-ready nodes are looked for. This is the setting `--node-monitor-period`.
     pub monitor_period: Duration,
-    /// `--node-status-update-frequency`: how old what a table of nodes can't show may be.
+    /// The greatest age of those facts about nodes that a table of nodes can't show. This
+    /// is the setting `--node-status-update-frequency`.
     pub node_max_age: Duration,
-    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers may be that says what state they are in.
+    /// How old a list of servers may be that says what state they are in. This is
+    /// the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
-    /// `--node-deletion-guard`: no deletion unless another node's server is in the same list.
+    /// Whether a node is only deleted when the server of another node is in the same list. This is
+    /// the setting `--node-deletion-guard`.
     pub deletion_guard: bool,
 }
 
-/// What to do about a server that is off.
+/// Returns the advice for a server that is off.
 pub fn switch_on(server: InstanceId) -> String {
     let command = shell_command("hcloud server poweron", &[&server]);
     format!(
@@ -54,9 +58,9 @@ pub fn switch_on(server: InstanceId) -> String {
 
 pub struct LifecycleController {
     settings: Settings,
-    /// Of nodes that are not ready.
+    /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// Of nodes that are ready, and keep the shutdown taint because it could not be removed.
+    /// The backoff of nodes that are ready and keep the shutdown taint, because the taint could not be removed.
     backoff: Backoff,
 }
 
@@ -88,7 +92,7 @@ impl LifecycleController {
         }
     }
 
-    /// What would be done to the nodes that are due or selected.
+    /// Returns the plans for the nodes that are due or selected.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -97,14 +101,14 @@ impl LifecycleController {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
-    /// One tick, with the plans that it was made of.
+    /// Makes one tick. Returns the report, and the plans with which the tick began.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // As many looks are too many calls in a large project.
+        // In a large project, a look after every pause would take too many calls, so the pauses are stretched.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
@@ -112,7 +116,8 @@ impl LifecycleController {
             ..Report::default()
         };
         let guard = self.settings.deletion_guard;
-        // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
+        // The facts of this tick stay valid. A server that was deleted does not come back, because its number is
+        // never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| {
             if plan.changes.is_empty() {
@@ -121,7 +126,7 @@ impl LifecycleController {
                 apply(apis, NAME, plan.clone(), true, plan_again)
             }
         };
-        // A deletion is made alone.
+        // A deletion is made alone, not in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, Applied::is_closed);
             let is_over = all.iter().any(Applied::is_closed);
@@ -154,11 +159,12 @@ impl LifecycleController {
         };
         let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
-            // After the cloud answered: while it does not, no node is read in vain.
+            // The nodes are read after the cloud answered, so that no node is read in vain while the cloud
+            // does not answer.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // Of a node that was made anew meanwhile there are no facts.
+        // A node that was created anew in between is left out, because there are no facts about it.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
@@ -166,8 +172,8 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// The nodes that are not ready or shall lose the shutdown taint, when it is their time. A node whose server another
-    /// node has is neither tainted nor deleted.
+    /// Returns the nodes that are not ready, or from which the shutdown taint must be removed, unless their pause or
+    /// backoff still lasts. A node is neither tainted nor deleted when another node has its server.
     fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
         let now = clock::now();
         let is_waiting = |node: &Node| {
@@ -190,7 +196,7 @@ impl LifecycleController {
         due.into_iter().filter(|node| !claims.is_second(node)).collect()
     }
 
-    /// Reports what came of a node, and when it is tried again.
+    /// Reports the outcome for a node, and decides when the node is tried again.
     fn note(
         &mut self,
         apis: &Apis,
@@ -217,7 +223,8 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// The server of a node that was ready again, or did not exist, is read at once when it is not ready the next time.
+    /// Forgets the pause of a node that is ready again or does not exist, so that its server is read at once when the
+    /// node is not ready the next time. The backoff of a node without a taint to remove is forgotten as well.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -233,7 +240,7 @@ impl LifecycleController {
     }
 }
 
-/// Is it not ready, or shall it lose the shutdown taint?
+/// Whether the node is not ready, or has a shutdown taint that may have to be removed.
 fn concerns_us(node: &Node) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
@@ -242,8 +249,8 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// What is reported of a change that was not made. Other writers were first, as happens to a node that is to be
-/// tainted: no event is worth that.
+/// Returns the finding for a change that was not made. A node that is to be tainted often changes, so a conflict with
+/// another writer is not worth an event.
 fn not_written(change: &NodeChange, error: &kube::Error) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -1,4 +1,4 @@
-//! What the cloud says about the servers of nodes that are not ready: read only, and nothing guessed.
+//! Reads what the cloud says about the servers of nodes that are not ready. Nothing is written, and nothing is guessed.
 
 use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error, Instances};
@@ -10,17 +10,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So many nodes that are not ready are looked for one by one, each once a minute.
+/// Up to this many nodes that are not ready, the servers are read one by one, each once a minute.
 const READ_AT_MOST: usize = 20;
 
-/// Of one dedicated server the list may be that of its own "Admin login", which sees no other.
+/// How many dedicated servers a list must have to be a proof. A list of one server may be that of the server's own
+/// "Admin login", which sees no other server.
 const SEEN_AT_LEAST: usize = 2;
 
-/// So many servers in a row that could not be read are an API that does not answer.
+/// The number of failed reads of single servers after which the API counts as not answering.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Facts about the servers of those of the `due` nodes that are not ready, and the API that did not answer. `nodes` are
-/// all nodes. Where one API does not answer, nothing is known of its servers; the facts about the other's stand.
+/// Returns facts about the servers of those `due` nodes that are not ready, and the error of the API that did not
+/// answer. `nodes` are all nodes. When one API does not answer, nothing is known of its servers, and the facts about
+/// the other API's servers stand.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<Node>],
@@ -38,7 +40,8 @@ pub(super) fn facts(
     let not_ready = nodes.iter().filter(|node| !node.is_ready());
     let not_ready: BTreeSet<u64> =
         not_ready.filter_map(|node| server_of(node, &*apis.provider)?.cloud()).collect();
-    // One list is for all of them, where it is fewer calls: of those that are due now, or one after the other.
+    // One list is read when it takes fewer calls than a read of each server. This is decided for the servers that are
+    // due now, and for the servers of all nodes that are not ready, which are due one after the other.
     let pages = apis.pages_around(&not_ready);
     let is_listed =
         cloud.len() > 2 * apis.pages_around(&cloud) || not_ready.len() > pages.max(READ_AT_MOST);
@@ -62,22 +65,23 @@ pub(super) fn facts(
     (facts, error)
 }
 
-/// What is asked first about the cloud servers of nodes that are not ready.
+/// The first source that is asked about the cloud servers of nodes that are not ready.
 enum CloudSource {
-    /// Each by itself.
+    /// Each server is read by itself.
     Each,
-    /// The pages of the list of all on which these are: all nodes that are not ready.
+    /// The pages of the list of all servers that hold the servers with these numbers. They are the servers of all nodes
+    /// that are not ready.
     Pages(BTreeSet<u64>),
-    /// All of them, by a list that may be so old.
+    /// A list of all servers that is no older than this.
     List(Duration),
 }
 
 struct Observation<'a> {
     apis: &'a Apis,
     begun: Instant,
-    /// Servers that a node's provider ID names.
+    /// The servers that the provider ID of any node names.
     claimed: BTreeSet<InstanceId>,
-    /// Of a list that says what state servers are in.
+    /// How old a list may be that says what state servers are in.
     list_max_age: Duration,
 }
 
@@ -115,8 +119,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// The second witness: a list of this tick. In a large project the pages are enough on which these servers would be,
-    /// where they show another node's server; else it is the list of all. `around`: such pages, where they were read.
+    /// Asks the second witness, which is a list of servers from this tick. In a large project, the pages on which the
+    /// missing servers would be are enough when they show the server of another node. Otherwise the list of all servers
+    /// is read. `around` are these pages when they were read before.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -142,8 +147,9 @@ impl Observation<'_> {
         Ok(self.second_witness(missing, &list.value, 1))
     }
 
-    /// That a server exists is in the list that serves everything; the two calls for one server are few an hour. Where
-    /// the budget has none left, nothing is known of a server until the next time.
+    /// Returns the facts about dedicated servers. The shared list of all dedicated servers shows that a server exists.
+    /// The two calls for a single server are limited to a few an hour. When the budget has none of these calls left,
+    /// nothing is concluded about the server in this tick.
     fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::Error> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
@@ -155,7 +161,8 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
-                // Where the API does not know, nothing is done.
+                // When the API does not know whether the server is off, the server counts as on, so that
+                // nothing is done.
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),
             });
@@ -168,7 +175,7 @@ impl Observation<'_> {
                 list => list?,
             };
             match list.value.is_empty() {
-                // It is answered as an error, and so it proves nothing.
+                // The API answers with an error when it has no server to list, so an empty list proves nothing.
                 true => {
                     let why = format!("the account of {ROBOT_USER} lists no server at all");
                     let unclear = |id| (id, Fact::Unclear(why.clone()));
@@ -180,8 +187,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Of servers that read alone are not found: does the list of all agree, and is it the right account's? A shorter
-    /// one than `at_least` does not say.
+    /// Returns facts about servers that were not found when they were read alone. A server counts as gone only when the
+    /// list of all servers does not hold it either, and is the list of the right account. A list with fewer servers
+    /// than `at_least` does not prove that the account is right.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -202,11 +210,11 @@ impl Observation<'_> {
     }
 }
 
-/// What the questions about single servers showed.
+/// The answers to the questions about single servers.
 #[derive(Default)]
 struct Found {
     facts: Facts,
-    /// By the API itself they do not exist; nothing else counts.
+    /// The servers that do not exist, as the API itself says. No other error counts.
     missing: Vec<InstanceId>,
     failures: usize,
 }
@@ -219,8 +227,8 @@ impl Found {
         self.facts.extend(listed);
     }
 
-    /// Is the server off? Where the budget has no call left, nothing is known. The error: other questions would be
-    /// answered the same.
+    /// Stores whether a server is off. Nothing is stored when the budget has no call left. An error means that
+    /// questions about other servers would get the same answer.
     fn note(
         &mut self,
         id: InstanceId,

@@ -1,4 +1,4 @@
-//! What should be done to nodes that are not ready: a pure function of nodes and facts.
+//! Plans what should be done to nodes that are not ready, as a pure function of nodes and facts.
 
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
@@ -7,38 +7,40 @@ use crate::provider::variables::ROBOT_USER;
 use crate::provider::{Finding, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
-/// On a node whose server is off.
+/// The taint of a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// What is known about servers, by their number.
+/// The facts about servers, by server ID.
 pub type Facts = BTreeMap<InstanceId, Fact>;
 
-/// What is known about a server beyond doubt.
+/// A fact about a server that is beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     Exists {
         is_off: bool,
     },
-    /// A complete list of this tick does not hold it, and the API itself says that it does not exist.
+    /// The server does not exist. A complete list of this tick does not hold it, and the API itself says that it
+    /// does not exist.
     Gone {
-        /// That list holds the server of another node: the token is of the right project.
+        /// Whether the complete list of this tick holds the server of another node, so that the token is
+        /// of the right project.
         others_are_visible: bool,
     },
-    /// Nothing may be concluded; why.
+    /// Nothing may be concluded. The text says why.
     Unclear(String),
 }
 
-/// What to do to a node that is not ready, or carries the shutdown taint.
+/// The plan for a node that is not ready, or that has the shutdown taint.
 pub type LifecyclePlan = Plan<NodeChange>;
 
-/// For a node that is not ready, or carries the shutdown taint. `guard`: no deletion unless another node's server is
-/// visible.
+/// Plans for a node that is not ready, or that has the shutdown taint. With `guard`, a node is deleted only when the
+/// server of another node is visible.
 pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = Plan::new(node.object(), &node.metadata.resource_version);
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    // Without a provider ID, with a foreign or unknown one: never tainted, never deleted.
+    // A node without a provider ID, or with a foreign or unknown one, is never tainted and never deleted.
     let Some(id) = server_of(node, provider) else {
         return plan;
     };
@@ -82,7 +84,8 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
     plan
 }
 
-/// As k8s.io/cloud-provider taints a node whose server is off.
+/// Returns the taints of the node, with or without the taint by which k8s.io/cloud-provider marks a node whose
+/// server is off.
 fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
     let others = node.spec.taints.iter().filter(|one| one.key != SHUTDOWN);
     let shutdown = is_off.then(|| Taint {

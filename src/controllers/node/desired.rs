@@ -1,8 +1,8 @@
 //! The addresses and labels a node should have.
 //!
-//! Addresses are the server's, ordered by the IP that the kubelet was given. The rules are those of
-//! k8s.io/cloud-provider's node helpers: a provided IP must be one
-//! of the server's, comes first, and is the only one of its type; the rest follow.
+//! The addresses are those of the server, ordered by the IP that the kubelet was given. The rules are those of
+//! k8s.io/cloud-provider's node helpers: a provided IP must be an IP of the server, comes first, and is the only one of
+//! its type. The addresses of other types follow.
 
 use crate::kube::{Node, Taint};
 use crate::provider::variables::HCLOUD_INSTANCES_LABEL_PREFIXES;
@@ -14,17 +14,18 @@ use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
-/// Labels of one node that its server may set.
+/// How many labels of one node its server may set.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// Of them and the annotation that remembers them.
+/// How many bytes these labels may have, which is also about the size of the annotation that remembers them.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
-/// A server's label `DOMAIN/taint.KEY` is the taint `DOMAIN/KEY`.
+/// The prefix in the name of a server's label that sets a taint. The label `DOMAIN/taint.KEY` sets
+/// the taint `DOMAIN/KEY`.
 const TAINT: &str = "taint.";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// In the order in which they should stand. The error: why the addresses stay as they are.
+/// Returns the addresses in the order in which they should stand. The error says why the addresses stay as they are.
 pub(super) fn addresses(
     node: &Node,
     instance: &Instance,
@@ -32,7 +33,8 @@ pub(super) fn addresses(
     metadata: &Metadata,
 ) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
     let mut addresses = metadata.addresses.clone();
-    // Of each type the cluster's primary family first, which is that of the first range of pods.
+    // Within each type, the addresses of the cluster's primary family come first. The family is that of the
+    // first pod range.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
         let kinds: Vec<AddressKind> = addresses.iter().map(|one| one.value.kind.clone()).collect();
@@ -74,14 +76,14 @@ pub(super) fn addresses(
     Ok(preferred)
 }
 
-/// Same types and addresses, in whatever order?
+/// Whether both have the same types and addresses, in whatever order.
 pub(super) fn same_addresses(have: &[NodeAddress], want: &[Sourced<NodeAddress>]) -> bool {
     let have: HashSet<&NodeAddress> = have.iter().collect();
     let want: HashSet<&NodeAddress> = want.iter().map(|address| &address.value).collect();
     have == want
 }
 
-/// A cloud that names no host leaves the one the kubelet reported.
+/// Keeps the host name that the kubelet reported when the cloud names none.
 fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses.iter().any(|address| address.value.kind == AddressKind::Hostname) {
         return;
@@ -106,10 +108,11 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// A label, or the annotation about labels, and what it should be; none: it is removed.
+/// The key of a label, or of the annotation about labels, and the wanted value. `None` means that the key is removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
-/// At initialisation: every pair under both keys, and the profile's own where there is none of that name.
+/// Returns the labels that a node gets at its initialisation. Each topology value is set under both of its keys. A
+/// label of the provider's own is set when the node has no label with that key.
 pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<WantedLabel> {
     let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
@@ -126,8 +129,9 @@ pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<
         .collect()
 }
 
-/// Afterwards, as k8s.io/cloud-provider: the stable label follows its beta twin. Who wants
-/// another value changes the beta one; without a beta one it is left unchanged.
+/// Returns the labels of an initialised node, as k8s.io/cloud-provider wants them. The stable label follows its
+/// beta twin, so that an operator who wants another value changes the beta label. A stable label without a beta
+/// twin is left unchanged.
 pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
     let twin = |label: TopologyLabel| {
         let beta = node.metadata.labels.get(label.beta_key())?;
@@ -137,19 +141,20 @@ pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
     TopologyLabel::ALL.into_iter().filter_map(twin).collect()
 }
 
-/// What the labels of a server ask of its node.
+/// The labels and taints that the labels of a server ask for on its node.
 #[derive(Default)]
 pub(super) struct FromServer {
-    /// Labels, and the annotation that remembers which of the node's are the server's.
+    /// The labels, and the annotation that remembers which labels of the node are the server's.
     pub values: Vec<WantedLabel>,
     pub taints: Vec<Taint>,
     pub findings: Vec<Finding>,
 }
 
-/// A label of the node is the server's when it has the value that the annotation remembers. All others are a person's,
-/// and stay: those that were there before, and those that were changed since. `allows`: labels that a server may set
-/// now. Whoever may write the annotation could make us remove a label: so one of Kubernetes' domains, which it protects
-/// from kubelets, is removed only while it is allowed.
+/// Returns the labels and taints that the labels of the server ask for. A label of the node is the server's while it
+/// has the value that the annotation remembers. All other labels are a person's and stay, because they were there
+/// before or were changed since. `allows` says whether a server may set a label now. Anybody who can write the
+/// annotation could make us remove a label. Therefore a label of Kubernetes' domains, which Kubernetes protects from
+/// kubelets, is removed only while `allows` accepts the label.
 pub(super) fn from_server(
     node: &Node,
     instance: &Instance,
@@ -166,7 +171,7 @@ pub(super) fn from_server(
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
     }
-    // None: what the server asks for is not valid, and the node's stays as it is.
+    // `None` means that the server's value is not valid, and that the label of the node stays as it is.
     let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (key, value) in &instance.labels {
         let (domain, name) = key.split_once('/').unwrap_or(("", key));
@@ -213,13 +218,13 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// What can't have been set by us counts for nothing.
+/// Returns the labels that the annotation remembers. A pair that this controller can't have set is left out.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))
 }
 
-/// `EFFECT` or `VALUE_EFFECT`.
+/// Returns the taint for a text such as `EFFECT` or `VALUE_EFFECT`.
 fn taint_of(key: String, text: &str) -> Option<Taint> {
     let (value, effect) = match text.rsplit_once('_') {
         Some((value, effect)) => (Some(value), effect),

@@ -1,10 +1,10 @@
-//! The node controller: gives nodes their identity, addresses and labels, and keeps them right.
+//! The node controller gives nodes their identity, addresses and labels, and keeps these right.
 //!
-//! From a node to its patch, all in this file: `tick` → `observe` (which nodes are due, and a list of servers that is
-//! young enough) → `write_all` (a few nodes at a time: `plan_node`, `apply`) → `note`. What should be done is decided in
-//! `plan`, with the addresses and labels of `desired`; `apply` writes.
+//! The way from a node to its patch is all in this file: `tick` → `observe` (finds which nodes are due, and reads a
+//! list of servers that is young enough) → `write_all` (takes a few nodes at a time: `plan_node`, `apply`) → `note`.
+//! `plan` decides what should be done, with the addresses and labels of `desired`. `apply` writes.
 //!
-//! Addresses are written first; removing the `uninitialized` taint is the commit point, because pods must not land on a
+//! Addresses are written first. Removing the `uninitialized` taint is the commit point, because pods must not land on a
 //! node whose addresses are not there yet.
 
 mod desired;
@@ -33,23 +33,24 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the tick that read it may use it.
+/// The lowest limit for the age of a list of servers. The tick that read a list may use it, however young
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` wants the list to be.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
-/// Of so many the plans are kept at the same time, for each that is written at the same time.
+/// How many plans are kept in memory for each concurrent writer.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
-/// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
+/// How long a new node that no server matches may be not ready, because its machine may be slow to come up.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--node-sync-interval`.
+    /// The setting `--node-sync-interval`.
     pub sync_interval: Duration,
-    /// `--node-status-update-frequency`: how often initialised nodes are compared.
+    /// How often initialised nodes are compared. This is the setting `--node-status-update-frequency`.
     pub status_update_frequency: Duration,
-    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
+    /// How old a list of servers may be on which a write rests. This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
 
@@ -59,11 +60,11 @@ pub struct NodeController {
     last_refresh: Option<Instant>,
 }
 
-/// What both APIs say: all nodes, and servers where they are needed.
+/// The answers of both APIs: all nodes, and servers when they are needed.
 struct Observed {
     nodes: cache::Nodes,
     servers: Option<AllServers>,
-    /// When the tick began.
+    /// The moment when the tick began.
     begun: Instant,
 }
 
@@ -99,7 +100,7 @@ impl NodeController {
         NodeController { settings, backoff: Backoff::new(), last_refresh: None }
     }
 
-    /// What would be done, for the nodes that are due or selected.
+    /// Returns the plans for the nodes that are due or selected.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<NodePlan>, Error> {
         let (observed, wanted) = self.observe(apis, selection)?;
         let index = observed.index(&*apis.provider);
@@ -107,14 +108,15 @@ impl NodeController {
         Ok(wanted.iter().map(plan).collect())
     }
 
-    /// One tick, with the plans that it ended with.
+    /// Makes one tick. Returns the report, and the plans with which the tick ended.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
         let mut plans = Vec::new();
         let report = self.tick_with(apis, selection, |plan| plans.push(plan));
         (report, plans)
     }
 
-    /// `done` is given each plan as it was applied last: thousands of them are not kept for a tick.
+    /// Makes one tick. `done` gets each plan as it was applied last, so that thousands of plans are not kept
+    /// for a tick.
     fn tick_with(
         &mut self,
         apis: &Apis,
@@ -140,14 +142,14 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// All nodes; those that the next evaluation within the interval plans on.
+    /// Returns all nodes. An evaluation that follows within half of the sync interval plans on the same nodes.
     pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
         let whole_max_age = self.whole_max_age(clock::now());
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// What both APIs say, and the nodes that are due or selected. Servers are read only when there are any, and satisfy
-    /// what the plans for these nodes need.
+    /// Returns what both APIs say, and the nodes that are due or selected. Servers are read only when there are such
+    /// nodes. These servers satisfy the needs of the plans for these nodes.
     fn observe(
         &self,
         apis: &Apis,
@@ -174,20 +176,21 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
+        // The nodes are read after the cloud answered, because this read would be in vain if the cloud did not answer.
+        // The read is needed because the table of nodes shows no taints.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
             apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
-        // A node that came during this tick would need a list of its own: it is left to the next one.
+        // A node that appeared during this tick would need a list of its own, so it is left to the next tick.
         let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
         let is_wanted = |node: &&Arc<Node>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans rest on what was read last, and say what the plans that are applied need.
+        // These plans rest on what was read last. They only tell what must be read for the plans that are applied.
         let index = observed.index(&*apis.provider);
         let plans =
             wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
@@ -201,8 +204,9 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// All servers as they were listed last, with those of these new nodes read by name now: where that is fewer calls.
-    /// `None`: all are to be listed, also because a server of an unknown name may have a node's address.
+    /// Returns the last list of all servers, in which the servers of these new nodes were read again by name. `None`
+    /// means that all servers must be listed. That is so when a list takes fewer calls, or when a node may have a
+    /// server with another name, because the node has failed before or no server has its name.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -217,8 +221,8 @@ impl NodeController {
         apis.instances_named(&names)
     }
 
-    /// Plans and writes, a few nodes at a time. Thousands of them, or a slow API server, take longer than a list of
-    /// servers may be old: then the list is read again.
+    /// Plans and writes a few nodes at a time. The list of servers is read again when it becomes too old, because
+    /// thousands of nodes or a slow API server take longer than a list may be old.
     fn write_all(
         &mut self,
         apis: &Apis,
@@ -249,9 +253,9 @@ impl NodeController {
         report
     }
 
-    /// Returns what the servers must satisfy before the next write; `None` when nothing is left to write. A plan is made
-    /// when it is its node's turn, by the thread that writes it, and noted with those of its batch: thousands at once
-    /// would need the memory of thousands.
+    /// Plans and writes until the servers do not satisfy the needs of a plan. Returns these needs, or `None` when
+    /// nothing is left to write. The thread that writes to a node plans for it just before, and the plans of a batch
+    /// are noted together, because thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -299,7 +303,7 @@ impl NodeController {
         None
     }
 
-    /// Reports what came of a node, and when it is tried again. The plan that was made last.
+    /// Reports the outcome for a node, and decides when the node is tried again. Returns the plan that was made last.
     fn note(
         &mut self,
         apis: &Apis,
@@ -312,7 +316,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node that can't be brought in order is compared again with the others.
+        // An initialised node with an obstacle is not tried again by its backoff, but with the next
+        // comparison of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         if !is_made || (is_blocked && is_new) {
             self.backoff.failed(uid, clock::now());
@@ -332,12 +337,12 @@ impl NodeController {
         Some(plan)
     }
 
-    /// How old a list of servers a write may rest on.
+    /// Returns how old a list of servers may be on which a write rests.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Not ready since before this is not ready for too long.
+    /// Returns the moment before which a node must have become not ready to be reported as left over.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -353,8 +358,8 @@ impl NodeController {
         self.last_refresh.is_none_or(is_over)
     }
 
-    /// How old a read of whole nodes may be: a refresh needs one made since it became due, or shortly before by another
-    /// controller.
+    /// Returns how old the last list of whole nodes may be. A refresh needs a list that was read since the refresh
+    /// became due, or within one sync interval before, when another controller read it.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.last_refresh.map(|last| now.duration_since(last));
@@ -362,8 +367,8 @@ impl NodeController {
         overdue.map_or(frequency, |time| frequency.min(time + self.settings.sync_interval))
     }
 
-    /// Waits for its initialisation, or failed before; and its back-off is over. A node being deleted, or of another
-    /// cloud, gets nothing: no call is made for it.
+    /// Whether a node waits for its initialisation or has failed before, and its backoff is over. A node that is being
+    /// deleted, or that belongs to another cloud, gets nothing, so that no call is made for it.
     fn is_due(&self, node: &Node, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
         let is_new = is_uninitialized(node)
@@ -372,7 +377,7 @@ impl NodeController {
         self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
     }
 
-    /// What an outage keeps waiting, for its log line.
+    /// Returns what an outage keeps waiting, for the log line of the outage.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());
@@ -391,9 +396,9 @@ fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
     !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
 }
 
-/// How many nodes there are in each state, for the metrics.
+/// Counts the nodes in each state, for the metrics.
 fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
-    // The first that fits.
+    // The first state that fits counts.
     let state = |node: &Node| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -410,6 +415,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     }
 }
 
-/// Of a node that came to carry this name meanwhile the list may know nothing.
+/// The reason why a changed node is not planned again. The name may be that of another node by now, and the list of
+/// servers may not show the server of that node yet.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";

@@ -1,4 +1,4 @@
-//! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
+//! Plans what should be done to nodes, as a pure function of a view. A plan consists of values and writes.
 
 use super::desired::{self, FromServer};
 use crate::cache::{Covers, ServerNeeds};
@@ -22,16 +22,16 @@ const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 const DELETE_NODE: &str = "kubectl delete node";
 
-/// What to do to one node, and what that rests on.
+/// The writes to one node, and the facts on which they rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
     plan: Plan<NodeChange>,
-    /// The node that the plan was made for.
+    /// The node for which the plan was made.
     pub node: Node,
     pub server: Server,
-    /// Every address: what it is, what it should be, and what asks for it.
+    /// The addresses, each with its value, its wanted value, and the source of the wanted value.
     pub address_fields: Vec<Field>,
-    /// The same for labels, provider ID and taint.
+    /// The labels, the provider ID and the taints, each with its value, its wanted value, and the source of that value.
     pub other_fields: Vec<Field>,
 }
 
@@ -55,7 +55,7 @@ impl AsRef<Plan<NodeChange>> for NodePlan {
     }
 }
 
-/// The other side of a node.
+/// The result of the search for the server of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     Matched(Box<Instance>, MatchedBy),
@@ -63,7 +63,7 @@ pub enum Server {
     Foreign,
     Unknown,
     Unmatched,
-    /// An API did not answer that may know it.
+    /// The server is not known, because an API that may know the server did not answer.
     Unclear,
 }
 
@@ -73,8 +73,8 @@ impl Server {
     }
 }
 
-/// Plans for all nodes, by all servers. `overdue`: a new node that no server matches is reported as left
-/// over when it is not ready since before this.
+/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it has been
+/// not ready since before `overdue`.
 pub fn plan<'a, N: Borrow<Node>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -87,7 +87,7 @@ pub fn plan<'a, N: Borrow<Node>>(
     nodes.map(plan).collect()
 }
 
-/// The plan for one node, as it is now, among the others.
+/// Plans for one node as it is now, among the others.
 pub(super) fn plan_node(
     node: &Node,
     index: &Index,
@@ -123,7 +123,7 @@ pub(super) fn plan_node(
             plan.server = Server::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
-                // What the node has stays as it is.
+                // The node keeps everything as it is.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
@@ -132,7 +132,7 @@ pub(super) fn plan_node(
         }
     }
     if node.metadata.deletion_timestamp.is_some() {
-        // Whoever deletes it wants nothing more of it.
+        // A user who deletes a node wants nothing more of it.
         plan.changes.clear();
         plan.obstacle = None;
     }
@@ -140,7 +140,7 @@ pub(super) fn plan_node(
 }
 
 impl NodePlan {
-    /// Of a server alone, where Kubernetes does not answer: nothing is planned.
+    /// Returns the plan for a server alone, when Kubernetes does not answer. The plan has no changes.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference {
             kind: "Server",
@@ -176,8 +176,8 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that is at
-    /// most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
+    /// Returns what the lists of servers must satisfy before the plan is carried out. A write may rest on a list that
+    /// is at most as old as `young`. `begun` is when the tick began, and `first_seen` when the node was first seen.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -192,8 +192,8 @@ impl NodePlan {
         match &self.server {
             Server::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A server that has the node's name or address in a list from before the node was first seen may be
-                    // the machine that the node's own one replaced.
+                    // A server that has the node's name or address may be an earlier machine, which the node's own
+                    // machine has replaced. The list must therefore be newer than the first sight of the node.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -203,7 +203,7 @@ impl NodePlan {
                     needs.dedicated_since = Some(first_seen);
                 }
             },
-            // A server that such a list lacks may have been made since.
+            // A server that is missing in a list from before this moment may have been created since.
             Server::Gone(_) => needs.since = Some(first_seen),
             Server::Unmatched => needs.dedicated_since = Some(first_seen),
             Server::Matched(..) | Server::Foreign | Server::Unknown | Server::Unclear => {}
@@ -253,7 +253,8 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// An outage is reported once for all nodes: only a new one, which has to wait, says so.
+    /// Plans for a node whose server is not known during an outage. An outage is reported once for all nodes, so only a
+    /// new node, which has to wait, gets a finding.
     fn unclear(&mut self, error: &Error) {
         self.server = Server::Unclear;
         if is_uninitialized(&self.node) {
@@ -263,8 +264,8 @@ impl NodePlan {
         self.follow_labels(FromServer::default());
     }
 
-    /// Another project may have a server of that name, too: while this one has no other node's
-    /// server, that is said.
+    /// Returns the finding for a node whose server was replaced. Another project may have a server with that name, too.
+    /// The finding says so while the project has no server of any other node.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
         let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
         let condition = if is_right_project {
@@ -290,9 +291,10 @@ impl NodePlan {
         });
     }
 
-    /// k8s.io/cloud-provider deletes such a node, by its name alone; that is a guess, so it is
-    /// only reported. It takes the place of `finding`: one trouble is reported once. It says
-    /// since when and not for how long, because another message would be another event.
+    /// Returns the finding for a node that is probably left over. k8s.io/cloud-provider deletes such a node by its
+    /// name alone. The name is only a guess, so the node is only reported. This finding replaces `finding`, because
+    /// one trouble is reported once. The message says since when and not for how long, because another message would
+    /// be another event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -303,7 +305,7 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// A new node has to wait because of it; for the others it is a finding.
+    /// Adds a finding. The finding is the obstacle of a new node, because a new node has to wait.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -321,7 +323,8 @@ impl NodePlan {
         self.warn_if_not_external();
     }
 
-    /// Who registers a node can give the node any provider ID. The name of a dedicated server is compared by the provider.
+    /// Adds a finding when a new node names a server with another name, because whoever registers a node can give the
+    /// node any provider ID. The provider compares the names of dedicated servers.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -379,7 +382,8 @@ impl NodePlan {
         }
     }
 
-    /// Why the node does not get an address that its kubelet asks for. An address that the cloud names is the node's.
+    /// Returns why the node does not get an address for which its kubelet asks. An address that the cloud names is
+    /// always the node's.
     fn address_of_another(&mut self, metadata: &Metadata, index: &Index) -> Option<Finding> {
         let is_asked = |one: &&Sourced<NodeAddress>| match one.source {
             Source::Annotation(_) | Source::Kept => one.value.kind != AddressKind::Hostname,
@@ -406,14 +410,15 @@ impl NodePlan {
         }
     }
 
-    /// Addresses stay as they are; the taint, where there is one, too. Labels of an initialised node are still kept.
+    /// Sets the obstacle. Addresses stay as they are, and so does the taint of a new node. Labels of an initialised
+    /// node are still kept in order.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
     }
 
-    /// Of an initialised node: nothing else of it is kept in order but its addresses. The default of what its server
-    /// asks for leaves what the node has.
+    /// Plans the labels of an initialised node. Only the addresses and labels of such a node are kept in order. When
+    /// `from_server` is the default, the node keeps the labels that its server asked for before.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
@@ -447,7 +452,7 @@ impl NodePlan {
         let wanted = if have.is_empty() {
             metadata.provider_id.clone()
         } else {
-            // Immutable once it is set.
+            // The provider ID is immutable once it is set.
             Sourced::new(have.clone(), Source::Kept)
         };
         self.other_fields.push(Field {
@@ -481,7 +486,7 @@ impl NodePlan {
             want: None,
             source: Source::Rule("removed when the rest is there"),
         });
-        // Removing the taint is the last change.
+        // The removal of the taint is the last change.
         let description = describe(&self.other_fields);
         self.changes.push(NodeChange::Update {
             labels,
@@ -492,7 +497,7 @@ impl NodePlan {
         });
     }
 
-    /// Labels and annotations that differ; a field for each of all.
+    /// Returns the labels and annotations that differ. Adds a field for each wanted label and annotation.
     fn labels_to_set(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
@@ -522,7 +527,7 @@ impl NodePlan {
     }
 }
 
-/// What explains that a node does not work; nothing is done about it.
+/// Returns a finding when the state of the server explains why its node does not work. Nothing is done about it.
 fn impairment(server: &Instance) -> Option<Finding> {
     let why = [
         (server.state == "migrating", "is being migrated"),
@@ -546,7 +551,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }
 
-/// What gives a node another provider ID: the ID of a node can't be changed.
+/// Returns the steps by which a node gets another provider ID. The provider ID of an existing node can't be changed.
 pub fn join_anew(node: &Node) -> String {
     let name = node.name();
     format!(
@@ -556,7 +561,8 @@ pub fn join_anew(node: &Node) -> String {
     )
 }
 
-/// Each wanted address beside the one of its type that it takes the place of, then those that go.
+/// Returns a field for each wanted address, beside the address of the same type that it replaces, and then for each
+/// address that is removed.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
     let mut left: Vec<&NodeAddress> =
         have.iter().filter(|h| !wanted.iter().any(|w| w.value == **h)).collect();
@@ -585,7 +591,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// The description of a write that changes those of these fields that differ.
+/// Returns the description of a write that changes those fields that differ.
 fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -1,11 +1,11 @@
-//! The route controller: packets to a node's pods reach that node by a route of the private Network.
+//! The route controller makes a route in the private Network for the pods of each node, so that packets reach them.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | which nodes there are, and whether they are to be compared with the network; what both APIs say, what earlier comparisons showed |
-//! | `plan` | which node wants which routes, what should be done: decides, and is pure |
-//! | `types` | the types of a plan, and its words; decides nothing |
-//! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
+//! | `observe` | reads both APIs, remembers earlier comparisons, and decides when to compare |
+//! | `plan` | decides which node wants which routes and what should be done, as a pure function |
+//! | `types` | holds the types of a plan and its words, and decides nothing |
+//! | `sync` | reads and plans again, makes that plan by the executor, and sets the nodes' conditions |
 //!
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `plan` for what keeps
 //! a route.
@@ -29,14 +29,14 @@ use observe::{Ages, COMPARE_PERIOD, Memory, POLL_INTERVAL, Schedule};
 use std::time::{Duration, Instant};
 use sync::Sync;
 
-/// As upstream's events are signed.
+/// The source of the events, which is the one that upstream's events have.
 const EVENT_COMPONENT: &str = "route_controller";
 
 pub struct RouteController {
     settings: Settings,
     schedule: Schedule,
     memory: Memory,
-    /// When routes were written last: what was read of the Network before it is too old.
+    /// When routes were written last. What was read of the Network before that is too old.
     last_sync: Option<Instant>,
 }
 
@@ -71,14 +71,14 @@ impl RouteController {
         }
     }
 
-    /// What would be done, by what was read no longer ago than that. Where a server seems to be gone, all are listed
-    /// anew.
+    /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
+    /// seems to be gone.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
         let observed = self.settings.observe_all(apis, &self.memory, max_age);
         Ok(observed?.plan)
     }
 
-    /// The routes that nodes want, where the cloud does not answer: nothing is planned.
+    /// Returns the routes that nodes want when the cloud does not answer. Nothing is planned.
     pub fn by_kubernetes(&self, apis: &Apis) -> Result<Plan, Error> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
@@ -88,7 +88,7 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// The routes of the Network, where Kubernetes does not answer: nothing is planned.
+    /// Returns the routes of the Network when Kubernetes does not answer. Nothing is planned.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Plan, Error> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
@@ -110,8 +110,8 @@ impl RouteController {
         synced
     }
 
-    /// Compares what is due by what was read last, as far as that may do; if there is something to write, by what both
-    /// APIs say now.
+    /// Compares what is due, by what was read last if that is young enough. If there is something to write, the routes
+    /// are synced by a new read of both APIs.
     fn compare(&mut self, apis: &Apis) -> Result<Report, Error> {
         let Some(due) = self.schedule.due(apis, &self.settings)? else {
             return Ok(Report::default());
@@ -119,14 +119,15 @@ impl RouteController {
         let since_sync = self.last_sync.map_or(Duration::MAX, clock::since);
         let ages = Ages {
             network: if due.is_time { (COMPARE_PERIOD / 2).min(since_sync) } else { since_sync },
-            // The node controller refreshes the list as often: one read is enough for both.
+            // The node controller refreshes the list of servers as often as this, so one read is
+            // enough for both controllers.
             instances: apis.refresh_period(COMPARE_PERIOD) * 3 / 2,
             urgency: if due.is_changed { Urgency::Changed } else { Urgency::CanWait },
         };
         let observed = self.settings.observe(apis, &self.memory, &due.nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
-        // A new node's server may be missing in a list from before.
+        // The server of a new node may be missing in an older list.
         let needs_sync = plan.has_writes() || (due.is_changed && plan.is_blocked());
         self.memory.note_routes(plan, &observed.network.value);
         let mut synced = Synced::nothing(observed);
@@ -138,7 +139,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // What only an operator can fix is checked again when it is time to compare.
+        // A failure with a finding can be fixed by an operator alone, so the next try is left to
+        // the next regular comparison.
         let has_failed = report.failures.iter().any(|one| one.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);

@@ -1,5 +1,6 @@
-//! What both APIs say about routes, what earlier comparisons showed, the plan by that; and when routes are compared: nodes
-//! or addresses of their servers changed, the last try failed, or it is time.
+//! Reads what both APIs say about routes, and plans by that and by what earlier comparisons showed. Decides when
+//! routes are compared, which is when nodes or addresses of their servers changed, when the last try failed, or when
+//! it is time.
 
 use super::plan::{Inputs, plan};
 use super::types::{Plan, Row, State, Step};
@@ -17,57 +18,57 @@ use std::time::{Duration, Instant};
 /// How often routes are compared although no node changed.
 pub(super) const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// A network takes 100 routes. What is beyond this number is not remembered: such a route is
-/// reported instead of deleted.
+/// How many routes are remembered. A network takes 100 routes. A route beyond this number is reported
+/// instead of deleted.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// Settings of the route controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--cluster-cidr`: it is responsible for routes within these.
+    /// The ranges for whose routes the controller is responsible. This is the setting `--cluster-cidr`.
     pub cluster_cidrs: Vec<IpNet>,
-    /// `--route-reconciliation-period`: the shortest time between two comparisons.
+    /// The shortest time between two comparisons. This is the setting `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
+    /// How old a list of servers may be on which a write rests. This is the setting `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
 
-/// Everything a plan rests on, and the plan.
+/// Everything on which a plan rests, and the plan.
 pub(super) struct Observed {
     pub(super) plan: Plan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
-    /// When all of it was there.
+    /// The moment when all reads had been answered.
     pub(super) complete: Instant,
 }
 
-/// How old what is read may be.
+/// How old the answers may be on which a plan rests.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
     pub(super) urgency: Urgency,
 }
 
-/// What earlier comparisons showed.
+/// The results of earlier comparisons.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Routes that were wanted by this cluster's nodes: a server's address may be another server's by the time its node
-    /// does not exist any more. A route is forgotten when it was deleted, and when the network does not have it: one
-    /// that comes back has another owner.
+    /// The routes that nodes of this cluster wanted. They are remembered because the address of a server may be another
+    /// server's by the time its node does not exist any more. A route is forgotten when it was deleted, and when the
+    /// network does not have it, because a route that comes back has another owner.
     pub(super) routes: HashSet<Route>,
-    /// Since when routes of nodes are in doubt.
+    /// The moment since which routes of nodes are in doubt.
     in_doubt_since: Option<Instant>,
 }
 
 impl Settings {
-    /// Everything, no older than that, by the servers that a write may rest on.
+    /// Reads everything, no older than `max_age`, and plans by servers on which a write may rest.
     pub(super) fn observe_all(
         &self,
         apis: &Apis,
         memory: &Memory,
         max_age: Duration,
     ) -> Result<Observed, Error> {
-        // Routes are deleted by this list: one of the API server's cache may lack a node that is there.
+        // Routes are deleted by this list, and a list from the API server's cache may lack a node that is there.
         let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
@@ -78,14 +79,14 @@ impl Settings {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // Listed after the network was read: then the gateway of a route that is there is in the list, if it is a
-        // server's.
+        // The servers are listed after the network was read, so that the list holds the gateway of every route that is
+        // there, if the gateway is a server's.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, memory, &nodes, &ages)
     }
 
-    /// The network and the servers; the nodes are given.
+    /// Reads the network and the servers, and plans for the given nodes.
     pub(super) fn observe(
         &self,
         apis: &Apis,
@@ -126,7 +127,7 @@ impl Settings {
 }
 
 impl Memory {
-    /// Of a plan that was made for this network.
+    /// Notes the routes of a plan that was made for this network.
     pub(super) fn note_routes(&mut self, plan: &Plan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
@@ -137,15 +138,16 @@ impl Memory {
         }
     }
 
-    /// When a comparison has ended.
+    /// Notes at the end of a comparison whether routes are in doubt.
     pub(super) fn note_doubt(&mut self, plan: &Plan) {
         let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 
-/// One that a node wants, and that is there or is about to be. What only leads to a node's server is
-/// not the node's: by an older list of servers that address may be one that another server has now.
+/// Returns the wanted route of a row, if the route is there or is about to be added. A route that only leads to
+/// the node's server does not count as the node's, because the list of servers may be old, and another server may
+/// have that address now.
 fn of_node(row: &Row) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
     row.want.filter(|_| is_its)
@@ -154,33 +156,34 @@ fn of_node(row: &Row) -> Option<Route> {
 /// How often nodes are read, by a table that the other controllers read as well.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How late a node that took another's name may be seen.
+/// The longest time until it is seen that a node was replaced by another node with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// Nodes whose pods have no addresses yet are read again, so many at a time.
+/// How many nodes whose pods have no addresses yet are read again at a time.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// By then kube-controller-manager has given a node the addresses of its pods, or another program has.
+/// The age up to which a node counts as new. By this age, kube-controller-manager or another program has given the node
+/// the addresses of its pods.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
-/// What the failures of a sync are remembered by.
+/// The key under which the failures of a sync are remembered.
 const NETWORK: &str = "network";
 
 pub(super) type Nodes = Arc<Vec<Arc<Node>>>;
 
 pub(super) struct Schedule {
-    /// Fingerprint of what the last comparison was about, and its end.
+    /// The fingerprint of the nodes and servers that were compared last, and the moment when that comparison ended.
     compared: Option<(u64, Instant)>,
     begun: Option<Instant>,
-    /// A route was deleted and its replacement could not be added: this waits for no period.
+    /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
     is_interrupted: bool,
     backoff: Backoff,
 }
 
-/// What a comparison is about.
+/// The nodes to be compared, and why.
 pub(super) struct Due {
     pub(super) nodes: Nodes,
-    /// A node changed, or an address of its server, or the last try failed; else it is time to compare.
+    /// Whether a node or an address of its server changed, or the last try failed. Otherwise it is time to compare.
     pub(super) is_changed: bool,
     pub(super) is_time: bool,
 }
@@ -190,12 +193,12 @@ impl Schedule {
         Schedule { compared: None, begun: None, is_interrupted: false, backoff: Backoff::new() }
     }
 
-    /// None: nothing is due.
+    /// Returns the nodes to be compared, and why. `None` when no comparison is due.
     pub(super) fn due(&mut self, apis: &Apis, settings: &Settings) -> Result<Option<Due>, Error> {
         let now = clock::now();
         let poll = Poll {
             table_max_age: settings.interval() / 2,
-            // The node controller reads them whole more often, where it runs.
+            // The node controller reads whole nodes more often than this when it runs.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -208,7 +211,7 @@ impl Schedule {
             return Ok(None);
         }
         let is_time = self.compared.is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
-        // By the last list that any controller read: no call is made for it.
+        // The servers are those of the last list that any controller read, so no call is made for them.
         let servers = apis.instances_last().unwrap_or_default();
         let print = fingerprint(&nodes, &servers, provider);
         let is_retried = self.backoff.is_retry_due(NETWORK, now);
@@ -223,13 +226,13 @@ impl Schedule {
         Ok(is_due.then_some(Due { nodes, is_changed, is_time }))
     }
 
-    /// The nodes of `due` were compared, by these servers.
+    /// Notes that the nodes of `due` were compared, together with these servers.
     pub(super) fn compared(&mut self, apis: &Apis, due: &Due, servers: &[Instance]) {
         let print = fingerprint(&due.nodes, servers, &*apis.provider);
         self.compared = Some((print, clock::now()));
     }
 
-    /// What was due was done.
+    /// Notes whether the comparison has failed, and whether a deleted route was not replaced.
     pub(super) fn ended(&mut self, has_failed: bool, is_interrupted: bool) {
         self.is_interrupted = is_interrupted;
         if has_failed {
@@ -240,8 +243,8 @@ impl Schedule {
     }
 }
 
-/// A node gets the addresses of its pods after it registers, and no table shows it: new ones that have none yet are read
-/// again. Old ones may never get any.
+/// Reads new nodes again whose pods have no addresses yet. A node gets these addresses after it registers, and no table
+/// shows them. Old nodes may never get any, so they are not read again.
 fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
     let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
     let is_lacking = |node: &&Arc<Node>| {
@@ -260,14 +263,14 @@ fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nod
 }
 
 impl Settings {
-    /// Between the ends of two ticks.
+    /// Returns the time between the ends of two ticks.
     pub(super) fn interval(&self) -> Duration {
         POLL_INTERVAL.min(self.reconciliation_period)
     }
 }
 
-/// Everything that a plan depends on: of nodes all but the condition, which is our own, whether another node has their
-/// server, and the private addresses of their servers.
+/// Returns a hash of everything on which a plan depends: the nodes without the condition, which is our own, whether
+/// another node has their server, and the private addresses of their servers.
 fn fingerprint(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provider) -> u64 {
     let by_id: HashMap<InstanceId, &Instance> = servers.iter().map(|one| (one.id, one)).collect();
     let claims = Claims::new(provider, nodes);

@@ -1,7 +1,7 @@
 //! Plans routes: a pure function of nodes, servers and the network.
 //!
-//! It is responsible for routes within the cluster's CIDRs and for no other. A deletion takes packets away, so a
-//! route whose owner is in doubt is kept.
+//! The controller is responsible for routes within the cluster's CIDRs and for no others. A deletion takes packets
+//! away, so a route whose owner is in doubt is kept.
 
 use super::types::{NodePlan, Plan, Row, State, Step};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -18,44 +18,44 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A network that has no more routes left is reported.
+/// The number of free routes at which a network is reported because it has few left.
 const ROOM_FOR_FEW: usize = 10;
 
-/// What both APIs said, and what earlier comparisons showed.
+/// The answers of both APIs, and what earlier comparisons showed.
 pub struct Inputs<'a> {
     pub nodes: &'a [Arc<Node>],
     pub instances: &'a [Instance],
     pub network: &'a Network,
-    /// `--cluster-cidr`.
+    /// The setting `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// Routes that an earlier comparison saw to be wanted by our nodes.
+    /// The routes that nodes of ours wanted in an earlier comparison.
     pub remembered: &'a HashSet<Route>,
-    /// Earlier comparisons held routes back as well.
+    /// Whether routes were held back in earlier comparisons, too.
     pub is_in_doubt_for_long: bool,
 }
 
-/// What one node wants.
+/// The routes that one node wants.
 struct DesiredRoutes<'a> {
     node: &'a Arc<Node>,
     server: InstanceId,
-    /// The name of another node that has this server: this node gets no route that is not there yet.
+    /// The name of another node that has this server. This node gets no route that is not there yet.
     kept_by: Option<String>,
-    /// The list of servers has it.
+    /// Whether the list of servers has the server.
     has_server: bool,
-    /// Its server's address; none: the server is not in the network.
+    /// The address of the node's server in the network. `None` when the server is not in the network.
     gateway: Option<Ipv4Addr>,
-    /// Within the cluster's CIDRs.
+    /// The pod ranges within the cluster's CIDRs.
     cidrs: Vec<Ipv4Net>,
-    /// Outside of them, or no range at all.
+    /// The pod ranges outside of the cluster's CIDRs, and texts that are not a range.
     misfits: Vec<String>,
-    /// Its ranges are there, and were understood. Until then it is not known which of the
-    /// routes to its server are its own.
+    /// Whether the pod ranges are there and were understood. Until then, it is not known which of the routes to the
+    /// node's server are the node's own.
     is_settled: bool,
-    /// Some pods have IPv6 addresses, which the network does not know.
+    /// Whether some pods have IPv6 addresses, which the network does not know.
     has_ipv6: bool,
-    /// Why one of its routes can't be.
+    /// The reason why one of the routes can't be made.
     obstacle: Option<String>,
-    /// That is a route that may be another cluster's.
+    /// Whether the obstacle is a route that may be another cluster's.
     is_in_doubt: bool,
 }
 
@@ -97,26 +97,26 @@ impl<'a> DesiredRoutes<'a> {
     }
 }
 
-/// Decides for one destination after the other.
+/// Decides about one destination after the other.
 struct Planner<'a> {
     inputs: &'a Inputs<'a>,
-    /// Servers by each of their addresses in the network.
+    /// The servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
-    /// Of the nodes with a provider ID of ours, by name.
+    /// The wanted routes of the nodes with a provider ID of ours, sorted by name.
     desired: Vec<DesiredRoutes<'a>>,
-    /// Pods of other nodes, with the node's name: a route to them is left unchanged, whoever owns it.
+    /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
+    /// unchanged, whoever owns it.
     foreign: Vec<(Ipv4Net, &'a str)>,
-    /// Nodes on dedicated servers: the Network takes no route to a machine behind a vSwitch.
+    /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
-    /// Wanted routes that can be, with the place of the node among the desired.
+    /// The wanted routes that can be made, with the index of the node in `desired`.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
-    /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
-    /// belong together. Else nothing may be deleted, for it may be another
-    /// cluster's.
+    /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
+    /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
     is_anchored: bool,
-    /// Routes that block others may be another cluster's in the same network.
+    /// Whether routes that block others may be another cluster's in the same network.
     is_in_doubt: bool,
-    /// The doubt may end when the routes that nothing blocks are added.
+    /// Whether the doubt may end when the routes that nothing blocks are added.
     may_become_clear: bool,
 }
 
@@ -186,8 +186,8 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Of nodes that want the same, one gets it: whose route is there, then who has the server, then who stays, then by
-    /// name.
+    /// Accepts each destination for one of the nodes that want it. The node whose route is there comes first, then the
+    /// node that has the server, then the node that is not being deleted, then the first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Why this route can't be.
+    /// Returns why this route can't be made.
     fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);
@@ -253,7 +253,7 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            // The API has the default route beside everything else.
+            // The API allows the default route beside every other route.
             !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
@@ -264,32 +264,35 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// May this controller delete it at all?
+    /// Whether this controller may delete the route at all.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// The node without a provider ID of ours that has pods there.
+    /// Returns the name of a node without a provider ID of ours that has pods in this range.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
-    /// The node whose provider ID names this server.
+    /// Returns the node whose provider ID names this server. When there are several, the node that has the
+    /// server is returned.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
         let mut all = self.desired.iter().filter(|one| one.server == server.id);
         let first = all.clone().next();
         all.find(|one| one.kept_by.is_none()).or(first)
     }
 
-    /// Withdraws what is blocked by routes that may be another cluster's: where this cluster's servers are in another
-    /// one's Network, or the kubeconfig is the other's, both can look as if they wanted the same.
+    /// Withdraws the wanted routes that are blocked by routes which may be another cluster's. When this cluster's
+    /// servers are in another cluster's Network, or the kubeconfig is that of the other cluster, both can look as if
+    /// they wanted the same.
     ///
-    /// What is free is added all the same, for that takes nothing away. What is blocked is replaced only where the
-    /// Network is beyond doubt this cluster's, and routes that were added meanwhile do not count as a proof of that.
+    /// A route that nothing blocks is added all the same, because that takes nothing away. A route that is blocked
+    /// replaces the other only when the Network is beyond doubt this cluster's. Routes that were added in the meantime
+    /// do not prove that.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // Routes of ours to servers that no node names.
+        // The routes in our ranges that lead to servers which no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -302,8 +305,8 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // One node is no cluster that needs routes: it is left from before, and gives way once a route of another node
-        // is there.
+        // A single node needs no routes, so these routes are not those of a working cluster when they all lead to one
+        // server. They are left from before, and give way once a route of another node is there.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -344,7 +347,7 @@ impl<'a> Planner<'a> {
         self.is_anchored = false;
     }
 
-    /// A route that is there.
+    /// Returns the row of a route that is there.
     fn row(&self, route: &Route) -> Row {
         let server = self.servers.get(&route.gateway);
         let leads_to = server.and_then(|server| self.of_server(server));
@@ -381,18 +384,19 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // Whoever has that address by now: the route was a node's, and no node wants it.
+            // A node wanted this route earlier, and no node wants it now. Which server has the gateway's address
+            // now does not matter.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
-    /// Rows for what is wanted and not there, as far as the network has room.
+    /// Adds a row for each route that is wanted and not there. A route is added only while the network has room.
     fn add_missing(&mut self, rows: &mut Vec<Row>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route to another owner's server is not the node's: the node's own route is missing.
+        // A route to another owner's server is not the node's, so the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -433,13 +437,14 @@ impl<'a> Planner<'a> {
         let says = desired.node.condition(NETWORK_UNAVAILABLE);
         let unavailable = match desired.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // What is added now must not look like a settled cluster's next time.
+            // The condition stays as it is while routes are in doubt. Otherwise the route that is added now would look
+            // like that of a settled cluster at the next comparison.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // It is marked where a route controller said of it what is not so any more, or where it has waited for
-            // long. A short run with another kubeconfig marks no node.
+            // The node is marked when the condition that a route controller set is not true any more, or when the node
+            // has waited for long. A short run with another kubeconfig therefore marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -473,7 +478,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// About the network.
+    /// Returns the findings about the network.
     fn findings(&self, rows: &[Row]) -> Vec<Finding> {
         let network = self.inputs.network;
         let mut findings = Vec::new();
@@ -488,7 +493,8 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // Of pods whose node lost its server, the node itself says more.
+        // A stale route to the pods of a node that lost its server is not reported here, because the findings of
+        // that node say more.
         let lost = self.desired.iter().filter(|one| one.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|one| &one.cidrs).collect();
         let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));
@@ -534,7 +540,7 @@ impl<'a> Planner<'a> {
         findings
     }
 
-    /// A range of `--cluster-cidr` where the network does not carry pods.
+    /// Returns a finding when the network does not carry pods in this range of `--cluster-cidr`.
     fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
         let IpNet::V4(cidr) = cidr else { return None };
         let network = self.inputs.network;
@@ -557,15 +563,15 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// What to do about a server that is not in the Network.
+/// Returns the advice for a server that is not in the Network.
 fn attach(server: InstanceId, network: u64) -> String {
     let attach =
         shell_command("hcloud server attach-to-network", &[&server, &"--network", &network]);
     format!("attach the server: {attach}")
 }
 
-/// Deletions first, for they make room; then what takes another's place, each pair together, so
-/// that a route is missing for no longer than that takes; then the new ones.
+/// Returns the changes in their order. Deletions come first, because they make room. Replacements follow, each as a
+/// pair, so that a route is missing for no longer than the pair takes. New routes come last.
 fn changes(rows: &[Row]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
     for step in [Step::Delete, Step::Replace, Step::Add] {
@@ -586,14 +592,14 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
     changes
 }
 
-/// A route controller made a route for this node, and said so; network plugins give other reasons.
+/// Whether a route controller said that it made a route for this node. Network plugins give other reasons.
 fn had_its_route(node: &Node) -> bool {
     node.status.conditions.iter().any(|one| {
         one.kind == NETWORK_UNAVAILABLE && one.status == "False" && one.reason == ROUTE_CREATED
     })
 }
 
-/// The default route is within none, however large they are.
+/// Whether the range is within one of the CIDRs. The default route is within none, however large the CIDRs are.
 fn is_within(net: Ipv4Net, all: &[IpNet]) -> bool {
     net.prefix_len() > 0 && all.iter().any(|cidr| cidr.contains(&IpNet::V4(net)))
 }
@@ -602,7 +608,7 @@ fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
-/// Those of a server in the network, its own first.
+/// Returns the addresses of a server in the network. The server's own address comes before its aliases.
 fn addresses(instance: &Instance, network: u64) -> impl Iterator<Item = Ipv4Addr> {
     let there = instance.private.iter().filter(move |private| private.network == network);
     let all = there.flat_map(|private| std::iter::once(&private.ip).chain(&private.aliases));

@@ -1,5 +1,5 @@
-//! Brings the network in order: both APIs are read again, the plan is made anew, and only that one is applied; the
-//! same again when what was read became too old, or when a change was refused that another program may have made.
+//! Brings the network in order. Both APIs are read again, a new plan is made, and only that plan is applied. This is
+//! repeated when what was read became too old, or when a change was refused that another program may have made.
 
 use super::observe::{Memory, Observed, Settings};
 use super::types::{NAME, NodePlan, Plan};
@@ -17,29 +17,29 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A hundred deletions, a few by each plan: what is left then is left to the next sync.
+/// How many plans one sync makes, which is enough for a hundred deletions. The rest is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old a plan may be that a route is added by. A node that wants a route may have been deleted since: the route
-/// would lead nowhere, do no harm, and be deleted by the next sync.
+/// How old a plan may be by which a route is added. If the node that wants the route was deleted since, the route leads
+/// nowhere, does no harm, and is deleted by the next sync.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The same for deletions, also where `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
+/// How old a plan may be by which a route is deleted, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a sync came to.
+/// The result of a sync.
 #[derive(Debug, Default)]
 pub struct Synced {
     pub report: Report,
-    /// As it was made last.
+    /// The plan that was made last.
     pub plan: Plan,
-    /// Every write that was made, for programs, by object.
+    /// Every write that was made, with its object, for programs.
     pub made: Vec<(String, Value)>,
-    /// Routes of the network: as they were read last, with the changes made since.
+    /// The routes of the network as they were read last, with the changes made since.
     pub(super) routes: HashSet<Route>,
-    /// The list of servers that the plan rests on.
+    /// The list of servers on which the plan rests.
     pub(super) instances: Arc<Vec<Instance>>,
-    /// A route was deleted to be replaced, and its replacement is not there.
+    /// Whether a route was deleted to be replaced, and its replacement is not there.
     pub(super) is_interrupted: bool,
 }
 
@@ -47,18 +47,19 @@ pub(super) struct Sync<'a> {
     apis: &'a Apis,
     settings: &'a Settings,
     memory: &'a mut Memory,
-    /// Of each node whose condition was set: its name, and the write.
+    /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// Nodes whose condition was written or is right, by UID.
+    /// The UIDs of the nodes whose condition this sync has already dealt with.
     said: HashSet<String>,
-    /// No other condition is written. With the error of the API server that does not answer; without: the gate is
-    /// closed.
+    /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
+    /// or `None` when the gate is closed.
     mute: Option<Option<Error>>,
-    /// Changes that were refused, and why: they are not tried again in this sync.
+    /// The changes that were refused, with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::Error)>,
-    /// Destinations whose route this sync deleted, or may have deleted.
+    /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// No more is done. With the error of the API that does not answer; without: the gate is closed.
+    /// `Some` when nothing more is done. The inner value is the error of the API that does not answer, or `None` when
+    /// the gate is closed.
     stopped: Option<Option<Error>>,
     synced: Synced,
 }
@@ -95,7 +96,7 @@ impl<'a> Sync<'a> {
             }
             let is_complete = self.execute(cloud, complete);
             let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
-            // Another program may have made what was refused.
+            // Another program may have made a change that was refused, so a refusal leads to a new plan.
             let is_over = is_complete && self.refused.len() == refused && !is_clearer;
             if is_over || self.stopped.is_some() {
                 break;
@@ -104,13 +105,13 @@ impl<'a> Sync<'a> {
         self.finish()
     }
 
-    /// Reads both APIs as they are now, and plans.
+    /// Reads both APIs as they are now, and makes a new plan.
     fn observe(&mut self) -> Result<Instant, Error> {
         let settings = self.settings;
         let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.memory.note_routes(plan, network);
-        // What another program did meanwhile is done.
+        // A refused change that another program made in the meantime does not count as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -121,7 +122,7 @@ impl<'a> Sync<'a> {
         Ok(observed.complete)
     }
 
-    /// What was neither made nor refused, by destination.
+    /// Returns the changes that were neither made nor refused, by destination.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -139,7 +140,7 @@ impl<'a> Sync<'a> {
         self.synced.routes.contains(&change.route) != change.is_deletion()
     }
 
-    /// Makes what is left of the plan. False: it became too old for some of that.
+    /// Makes the changes that are left of the plan. Returns `false` when the plan became too old for some of them.
     fn execute(&mut self, cloud: &dyn Routes, complete: Instant) -> bool {
         let delete_within = DELETES_WITHIN.min(self.settings.server_cache_max_age);
         let mut executor = Executor::in_turn(NAME);
@@ -149,7 +150,7 @@ impl<'a> Sync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first of each plan is begun however long the reads took, or a slow API would stop all.
+            // The first change of each plan is begun however long the reads took, or a slow API would stop all changes.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -169,7 +170,7 @@ impl<'a> Sync<'a> {
         is_complete
     }
 
-    /// The changes of one destination: some of the first were made.
+    /// Notes what became of the changes of one destination, of which only the first ones may have been made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -200,8 +201,8 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Sets the conditions that no change of this plan can make wrong, once in a sync: whether a node's pods can be
-    /// reached. `is_end`: nor any later plan.
+    /// Sets the conditions that say whether a node's pods can be reached, once in a sync. A condition is set when no
+    /// change of this plan can make it wrong. `is_end` means that there is no later plan either.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -252,7 +253,7 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// A route was deleted, or may have been, and its replacement is not there.
+    /// Whether a route was deleted, or may have been, and its replacement is not there.
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
@@ -276,7 +277,8 @@ impl<'a> Sync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // Of an addition that a later plan lacked it is its node's obstacle.
+            // A node with an obstacle is reported below. Its refused addition is left out here, so that
+            // it is reported once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -299,7 +301,7 @@ impl<'a> Sync<'a> {
 }
 
 impl Synced {
-    /// There is nothing to be done.
+    /// Returns the result of a comparison after which there is nothing to be done.
     pub(super) fn nothing(observed: Observed) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
@@ -313,7 +315,7 @@ impl Synced {
     }
 }
 
-/// A node or a destination is counted once, whatever was done about it.
+/// Counts each node and each destination once, whatever was done about it.
 fn note_outcomes(report: &mut Report, plan: &Plan) {
     for node in &plan.nodes {
         report.note(node.name(), Progress::Unchanged);
@@ -324,7 +326,7 @@ fn note_outcomes(report: &mut Report, plan: &Plan) {
     }
 }
 
-/// Of what the plan rests on, nothing changed.
+/// Whether the UID, the provider ID and the pod ranges, on which the plan of a node rests, have not changed.
 fn is_as_planned(now: &Node, then: &Node) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id

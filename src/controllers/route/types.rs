@@ -1,4 +1,4 @@
-//! A plan of routes, as data and in words: what there is, and what is to be done.
+//! The plan of routes, as data and in words: what is there, and what should be done.
 
 use crate::controllers::node_writes::status;
 use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan as ObjectPlan, Proposal};
@@ -12,102 +12,104 @@ use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
 
-/// What there is, and what is to be done.
+/// The routes that are there or wanted, and the changes to be made.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Every route that is there or wanted, by destination.
+    /// Every route that is there or wanted, sorted by destination.
     pub rows: Vec<Row>,
-    /// One after the other; a route that takes another's place follows right after it.
+    /// The changes in the order in which they are made. A replacement follows right after the deletion of the route
+    /// that it replaces.
     pub changes: Vec<RouteChange>,
-    /// Nodes of ours with something to say about them, by name.
+    /// The nodes of ours about which there is something to say, sorted by name.
     pub nodes: Vec<NodePlan>,
-    /// About the network.
+    /// The findings about the network.
     pub findings: Vec<Finding>,
-    /// Routes that block others may be another cluster's; when what is free is added, it may be clearer.
+    /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
+    /// blocks are added.
     pub is_in_doubt: bool,
-    /// What `findings` are about; none: there is no plan.
+    /// The network that `findings` are about. `None` means that there is no plan.
     pub network: Option<ObjectReference>,
 }
 
-/// One destination.
+/// The route of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub destination: Ipv4Net,
-    /// As it is; none: there is no route.
+    /// The route that is there. `None` when there is no route.
     pub have: Option<Route>,
-    /// As it should be.
+    /// The route that should be there. `None` when no route is wanted.
     pub want: Option<Route>,
-    /// Whose pods it leads to, or on whose server it ends.
+    /// The name of the node to whose pods the route leads, or on whose server it ends.
     pub node: Option<String>,
-    /// Name of the server that it leads to.
+    /// The name of the server to which the route leads.
     pub server: Option<String>,
     pub state: State,
     pub step: Step,
 }
 
 named! {
-    /// Of a destination; the names are for people.
+    /// The state of a destination. The names are for people.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     State {
         Ok = "ok",
-        /// Wanted, and not there.
+        /// The route is wanted and is not there.
         Missing = "missing",
-        /// It leads to another server than its node's.
+        /// The route leads to a server other than its node's.
         WrongGateway = "wrong gateway",
-        /// Its gateway is no server's.
+        /// The gateway of the route is no server's address.
         Blackhole = "blackhole",
-        /// It leads to a node that does not have these pods.
+        /// The route leads to a node that does not have these pods.
         Unwanted = "unwanted",
-        /// It leads to a server that no node runs on.
+        /// The route leads to a server on which no node runs.
         Stale = "stale",
-        /// The pods there are a node's whose server we don't know.
+        /// The pods at this destination belong to a node whose server is not known.
         LeftAlone = "left alone",
-        /// Outside the cluster's CIDRs.
+        /// The destination is outside the cluster's CIDRs.
         NotOurs = "not ours",
     }
 }
 
-/// What is to be done about a destination.
+/// The step that is to be done about a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
     Add,
     Delete,
     Replace,
-    /// It is blocked: see the node's obstacle.
+    /// The route is blocked: see the obstacle of the node.
     Cannot,
 }
 
-/// One node whose pods are within the cluster's CIDRs, or should be.
+/// The plan for one node whose pods are within the cluster's CIDRs, or should be.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
     pub object: ObjectReference,
     pub node: Arc<Node>,
-    /// Those that it needs, each as it should be.
+    /// The routes that the node needs, each as it should be.
     pub routes: Vec<Route>,
-    /// What its condition has to say when all is done; none: it is left unchanged.
+    /// The status that the condition must have when all is done. `None` means that the condition is left unchanged.
     pub unavailable: Option<bool>,
-    /// It waits for a route that may be another cluster's.
+    /// Whether the node waits for a route that may be another cluster's.
     pub is_in_doubt: bool,
-    /// Why one of its routes can't be.
+    /// The reason why one of the node's routes can't be made.
     pub obstacle: Option<Finding>,
     pub findings: Vec<Finding>,
 }
 
 impl Plan {
-    /// It takes a route away, or says that a node's server is not there. A list of servers from
-    /// before the routes were read may lack one that was made since.
+    /// Whether the plan deletes a route, or says that a node can't get its route. Such a plan needs a list of all
+    /// servers from after the read of the routes, because an older list may lack a server that was created since.
     pub(super) fn needs_all_servers(&self) -> bool {
         self.changes.iter().any(RouteChange::is_deletion) || self.is_blocked()
     }
 
-    /// A node can't get its route.
+    /// Whether a node can't get its route.
     pub(super) fn is_blocked(&self) -> bool {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// The cloud refused this change, which the plan has: the route of its node can't be.
+    /// Notes that the cloud refused this change of the plan, so that its node can't get its route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -118,7 +120,8 @@ impl Plan {
         }
     }
 
-    /// It was made by one API alone: what it shows of the other one is not so.
+    /// Removes the changes and findings of a plan that was made with the answers of one API alone, because what such a
+    /// plan says about the other API is not true.
     pub(super) fn forget_changes(&mut self) {
         self.changes.clear();
         self.findings.clear();
@@ -131,7 +134,7 @@ impl Plan {
         !self.changes.is_empty() || self.nodes.iter().any(|node| node.condition().is_some())
     }
 
-    /// By node; and by destination, where no node is concerned.
+    /// Returns a proposal for each node, and for each destination that concerns no node.
     pub fn proposals(&self) -> Vec<Proposal> {
         let mut by_object: BTreeMap<String, (Vec<Description>, Option<String>)> = BTreeMap::new();
         for change in &self.changes {
@@ -153,7 +156,7 @@ impl Plan {
 }
 
 impl Row {
-    /// With these routes in the network; none: there is no route any more, and none is wanted.
+    /// Returns the state when the network has these routes. `None` when there is no route any more and none is wanted.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {
@@ -165,25 +168,25 @@ impl Row {
 }
 
 impl State {
-    /// A label's value of the metric: without spaces.
+    /// Returns the value of the metric's label, which is the name without spaces.
     pub fn label(self) -> String {
         self.name().replace(' ', "_")
     }
 }
 
 impl NodePlan {
-    /// `node/worker-1`.
+    /// Returns a name such as `node/worker-1`.
     pub fn name(&self) -> String {
         format!("node/{}", self.object.name)
     }
 
-    /// The write that makes its condition say what it should, where it says something else.
+    /// Returns the write that makes the node's condition say what it should, if it says something else.
     pub fn condition(&self) -> Option<NodeChange> {
         self.condition_of(&self.node).changes.pop()
     }
 
-    /// The plan that sets the condition of the node, which is `now` as it was read last. The plan has no changes when the
-    /// condition is already right.
+    /// Returns the plan that sets the condition of the node, which is `now` as it was read last. The plan has no
+    /// changes when the condition is already right.
     pub(super) fn condition_of(&self, now: &Node) -> ObjectPlan<NodeChange> {
         let mut plan = ObjectPlan::new(self.object.clone(), &now.metadata.resource_version);
         let says = now.condition(NETWORK_UNAVAILABLE);
@@ -211,7 +214,8 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // State, what there was and what is wanted; the state with the old route, with none and with the new one.
+        // Each case has the state, the route that was there and the wanted route. Then come the states with the old
+        // route, with no route and with the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

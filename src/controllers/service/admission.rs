@@ -1,8 +1,10 @@
-//! Which changes of Services are taken up, and who pays for their calls: each namespace has a share of the project's.
+//! Decides which changes of Services are taken up, and who pays for their calls. Each namespace has a share of
+//! the project's calls.
 //!
-//! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before: what
-//! nodes, Secrets, comparisons and other Services ask for is done all the same. A new Service waits as a whole. Deletions
-//! never wait, and the Services that are there at the first look after a start pay nothing for it.
+//! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before
+//! the change, so that everything is still done for which nodes, Secrets, comparisons and other Services ask. A new
+//! Service waits as a whole. Deletions never wait. The Services that are there at the first look after a start pay
+//! nothing for being taken up.
 
 use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
@@ -13,35 +15,37 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// As many calls as most changes need: a list, one or two writes, and the questions whether they have ended. A change is
-/// taken up when a share has so many left.
+/// The number of calls that most changes need: a list, one or two writes, and the questions whether they have ended. A
+/// change is taken up when a share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// By namespace. One that is full again is dropped.
+    /// The share of each namespace. A share that is full again is dropped.
     shares: HashMap<String, Arc<Share>>,
-    /// By UID: Services that want a load balancer, without new ones that wait.
+    /// The Services that want a load balancer, by UID, without new Services that wait.
     admitted: HashMap<String, Admitted>,
-    /// By UID: Services of which something waits, and since when.
+    /// The time since which a change of a Service waits, by the UID of the Service.
     waiting: HashMap<String, Instant>,
-    /// By namespace: how many changes more may be taken up until the next look.
+    /// How many more changes may be taken up in each namespace until the next look.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
 struct Admitted {
-    /// As it may be planned. Where a change waits, annotations and spec are those before the change.
+    /// The Service as it may be planned. While a change waits, annotations and spec are those before the change.
     service: Arc<Service>,
-    /// Who pays until the Service is in order. `None`: it was in order since its last change, or was there at the start.
+    /// The payer until the Service is in order. `None` when the Service was in order since its last change, or was
+    /// there at the start.
     payer: Option<Payer>,
-    /// As it was before the change that is paid for: it may have left other Services on a load balancer.
+    /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
+    /// balancer that other Services still use.
     before: Option<Arc<Service>>,
 }
 
 impl Admission {
-    /// Shows the Services that were listed as they may be planned now. Returns those of which something begins to wait.
-    /// `busy`: who pays for the changes that are being made.
+    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change
+    /// begins to wait. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<Service>>,
@@ -54,7 +58,7 @@ impl Admission {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let mut changed: Vec<usize> = (0..listed.len()).collect();
         changed.retain(|place| self.is_changed(&listed[*place], agenda));
-        // Those that have waited longest come first.
+        // The Services that have waited longest come first.
         changed.sort_by_key(|place| {
             self.waiting.get(&listed[*place].metadata.uid).copied().unwrap_or(now)
         });
@@ -84,7 +88,8 @@ impl Admission {
         begin_to_wait
     }
 
-    /// The Service, read again, as it may be planned now. `None`: it has come since the last look, and waits for the next.
+    /// Returns the version that may be planned now of a Service that was just read again. `None` when the Service was
+    /// created since the last look, and has to wait for the next look.
     pub(super) fn again(&mut self, service: Arc<Service>, agenda: &Agenda) -> Option<Arc<Service>> {
         if !self.has_looked || !self.is_changed(&service, agenda) {
             return Some(service);
@@ -94,8 +99,8 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Who pays for what is planned for it now: whoever changed it, or another Service of its group. `of_groups`: see
-    /// [`Admission::payers_of_groups`].
+    /// Returns who pays for what is planned for the Service now: the payer of the Service's own change, or that of
+    /// another Service in its group. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &Service,
@@ -113,7 +118,7 @@ impl Admission {
         })
     }
 
-    /// By group of Services: who pays for the change of one of them.
+    /// Returns, for each group of Services, who pays for the change of a Service in the group.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&Service) -> Option<String>,
@@ -134,7 +139,7 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// UIDs of Services whose own change was begun or failed, and that have no calls left to go on with it.
+    /// Returns the UIDs of the Services whose own change was begun or failed, and which have no calls left to go on.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -144,7 +149,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// UIDs of those of these Services that are here as they were before a change.
+    /// Returns the UIDs of the given Services that are shown as they were before a change.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
         let uids = services.iter().map(|one| &one.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -154,7 +159,8 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Changes of it were stopped. `has_begun`: some were made, so that it can't be as it was before. True: that is news.
+    /// Notes that changes of the Service were stopped. `has_begun` means that some changes were made, so that the
+    /// Service can't be shown as it was before. Returns whether the Service begins to wait now.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -165,7 +171,7 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// What was planned for the Service has ended. `unfinished`: it is tried again, and this one pays.
+    /// Notes the end of what was planned for the Service. `unfinished` is the payer when the Service is tried again.
     pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
         let admitted = self.admitted.get_mut(&service.metadata.uid);
         if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {
@@ -174,7 +180,7 @@ impl Admission {
         }
     }
 
-    /// Services that are not there any more, or want no load balancer any more, and shares that nobody uses.
+    /// Forgets Services that do not exist any more or want no load balancer any more, and shares that nobody uses.
     fn forget(&mut self, listed: &[Arc<Service>], now: Instant) {
         let wanting = listed.iter().filter(|one| want(one) == Want::Ensure);
         let uids: HashSet<&str> = wanting.map(|one| &*one.metadata.uid).collect();
@@ -183,7 +189,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
+    /// Whether the Service asks for something other than the version that was admitted. If not, this version counts as
+    /// the admitted one from now on.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -195,7 +202,7 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // Too little is known of it: it stays as it is, which costs nothing.
+        // Too little is known of the Service, so it stays as it is, which costs nothing.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);
@@ -211,7 +218,8 @@ impl Admission {
         false
     }
 
-    /// Takes the change up where there is room; else the Service as it was before. `None`: it is new, and waits.
+    /// Admits the change when there is room, and returns the Service. Otherwise returns the Service as it was before
+    /// the change, or `None` when the Service is new and has to wait.
     fn admit(
         &mut self,
         service: &Arc<Service>,
@@ -225,7 +233,8 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // What was changed besides, e.g. its finalizer, would be written again and again.
+        // While one change waits, another part of the Service, e.g. the finalizer, may have changed, too. Such changes
+        // can be made again and again, so the namespace pays for them.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -248,14 +257,15 @@ impl Admission {
         share
     }
 
-    /// Takes one of the places that a namespace has in this look. False: there is none.
+    /// Takes one of the places for changes that the namespace has until the next look. Returns `false` when
+    /// no place is left.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let room = self.rooms.get(namespace).copied().unwrap_or_else(|| self.room(namespace, busy));
         self.rooms.insert(namespace.to_owned(), room.saturating_sub(1));
         room > 0
     }
 
-    /// How many changes more may be made at the same time.
+    /// Returns how many more changes may be made at the same time.
     fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -265,7 +275,7 @@ impl Admission {
     }
 }
 
-/// Each share once.
+/// Returns one payer for each share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -277,7 +287,7 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Charges each of them for these calls: alone it would have caused them, too.
+/// Charges each payer for all of these calls, because each payer alone would also have caused them.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -288,13 +298,13 @@ fn calls_left(share: &Share) -> f64 {
     share.left_after_reads(clock::now())
 }
 
-/// What an owner of the Service may change, and what costs calls.
+/// Whether the Services differ in a part that their owner may change and whose change costs calls.
 fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
     !Arc::ptr_eq(one, other)
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// The Service as it is, but for the change that waits.
+/// Returns the Service as it is now, but without the change that waits.
 fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
@@ -312,7 +322,7 @@ fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
 mod tests {
     use super::*;
 
-    /// Of namespace `a`.
+    /// Returns a Service of namespace `a`.
     fn service(uid: &str, version: &str, ip: &str) -> Arc<Service> {
         let mut service = Service::default();
         service.metadata.namespace = "a".into();
@@ -323,7 +333,7 @@ mod tests {
         Arc::new(service)
     }
 
-    /// What was shown of these Services, and how many begin to wait.
+    /// Returns what was shown of these Services, and how many of them begin to wait.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,
@@ -391,7 +401,7 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // Calls for one change.
+        // The share gets the calls for one change.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

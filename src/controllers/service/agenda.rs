@@ -1,5 +1,5 @@
-//! When a Service is planned and why. From the reasons follow how old the list of load balancers may be that the plans rest
-//! on, and how urgent their calls are.
+//! Decides when a Service is planned and why. The reasons decide how old the list of load balancers may be on which the
+//! plans rest, and how urgent their calls are.
 //!
 //! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
 
@@ -15,17 +15,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
-/// what could become one is seen before.
+/// How often load balancers are listed only to find orphans, while there are neither Services of ours nor orphans. This
+/// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// A list of load balancers that is older is no ground for a write. By the machine's time: a plan and its reads take as
-/// long in a test.
+/// The age at which a list of load balancers is too old for a write. It is by the machine's time, because a plan and
+/// its reads take as long in a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
-/// When Services are planned, and when orphans are searched.
+/// Decides when Services are planned, and when orphans are searched.
 pub(super) struct Agenda {
-    /// What each Service was planned for last, by UID.
+    /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, Planned>,
     backoff: Backoff,
     /// Name and resource version of each Service that was seen last, by UID.
@@ -33,25 +33,25 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists in which no Service was due, while none was worked on.
+    /// The lists of Services and nodes that were seen when no Service was due and no Service was worked on.
     settled: Lists,
-    /// UIDs of Services whose finalizer was removed because they are left alone. A Service that has the finalizer again
-    /// has it from another daemon, with another class or selector.
+    /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
+    /// finalizer again, another daemon, which has another class or selector, has added it.
     released: HashSet<String>,
     /// When the last comparison of all Services began.
     compared: Option<Instant>,
     /// When a load balancer was written to last. A list that was requested before is too old.
     last_write: Option<Instant>,
-    /// When the comparison began after which orphans were not searched yet.
+    /// The start of the last comparison of all Services, when orphans were not searched after it yet.
     orphans_due: Option<Instant>,
-    /// When the search began that found no orphans, while there were no Services of ours.
+    /// The start of a search that found no orphans while there were no Services of ours.
     quiet_since: Option<Instant>,
 }
 
-/// Why a Service is planned. Of several reasons the first one counts.
+/// The reason why a Service is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// The pass was asked for, by a person or by a run over all Services.
+    /// The pass was asked for by a person, or is a run over all Services.
     Asked,
     /// The Service was not planned before, or has changed since.
     Changed,
@@ -63,13 +63,13 @@ pub(super) enum Why {
     Compared,
 }
 
-/// What is planned next, and what must be read for that.
+/// The Services that are planned next, and what must be read for that.
 pub(super) struct Next {
     pub(super) services: Vec<(Arc<Service>, Why)>,
     pub(super) reads: Reads,
 }
 
-/// How a Service in a list differs from what its last plan was made for.
+/// The difference between a Service in a list and the Service for which the last plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// The Service was not planned before.
@@ -77,39 +77,41 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The plan was made for a newer version of the Service: the list is old, however often it is seen.
+    /// The last plan was made for a newer version of the Service. The list is out of date, even if it
+    /// is seen several times.
     Old,
 }
 
-/// Which Services a pass may plan.
+/// The Services that a pass may plan.
 pub(super) struct Scope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that are left alone are planned, too.
     pub(super) shows_all: bool,
-    /// UIDs of Services that can't be planned now: their changes are being made, or wait for calls.
+    /// UIDs of Services that can't be planned now, because their changes are being made or wait for calls.
     pub(super) barred: HashSet<&'a str>,
     /// How often all Services are compared.
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read: the same lists are at the same places.
+/// Lists of Services and nodes as they were read. Two reads gave the same list when the lists are at the same address.
 type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
 
-/// What a plan was made for.
+/// The facts for which a plan was made.
 struct Planned {
     service: u64,
     dependencies: u64,
-    /// The version in the list, where the Service itself was found to be a newer one.
+    /// The version in the last list, when the Service that was planned or written had a newer version.
     superseded: Option<String>,
-    /// Whether the plan was not carried out: the Service is due at once, although it did not change.
+    /// Whether the plan was not carried out. Then the Service is due at once, although the Service did not change.
     is_missed: bool,
 }
 
-/// Everything besides the Service itself that a plan depends on and Kubernetes shows, as numbers.
+/// Fingerprints of everything that Kubernetes shows, besides the Service itself, on which a plan depends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// By the UID of a Service: its group's Services and the Secrets that it names, where there are such.
+    /// A fingerprint of the Services of the group and of the Secrets that a Service names, by the UID of the Service. A
+    /// Service without a group and Secrets has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
     has_groups: bool,
@@ -132,7 +134,7 @@ impl Agenda {
         }
     }
 
-    /// Returns what is planned next of what Kubernetes showed.
+    /// Returns the Services to be planned next, among those that Kubernetes showed.
     pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<Service>| {
@@ -149,7 +151,7 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|one| Some((Arc::clone(one), why(one)?)));
         let services: Vec<_> = services.collect();
-        // Whatever is planned at a comparison is compared, too.
+        // The Services that are planned at a comparison are compared, too.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let ages = whys.clone().map(|why| why.max_age(scope.period));
@@ -161,8 +163,8 @@ impl Agenda {
         Next { services, reads }
     }
 
-    /// Returns what must be read for plans that are carried out. `since`: before that, changes of the same Services were being
-    /// made.
+    /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
+    /// `since`, because changes of the same Services were being made until then.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -179,13 +181,13 @@ impl Agenda {
             if self.backoff.is_retry_due(uid, now) {
                 return Some(Why::Retried);
             }
-            // A Service that failed is planned again by its back-off, and not by a comparison.
+            // A Service that failed is planned again by its backoff, and not by a comparison.
             let is_compared = is_comparison && !self.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
     }
 
-    /// Returns why the last plan of the Service does not count any more, where that is so.
+    /// Returns why the last plan of the Service does not count any more. `None` when the plan still counts.
     pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
@@ -196,7 +198,7 @@ impl Agenda {
         is_overtaken.then_some(Why::Overtaken)
     }
 
-    /// Compares the Service with what its last plan was made for.
+    /// Returns how the Service differs from the Service for which its last plan was made.
     pub(super) fn news(&self, service: &Service) -> News {
         match self.planned.get(&service.metadata.uid) {
             None => News::New,
@@ -210,8 +212,8 @@ impl Agenda {
         }
     }
 
-    /// Whether no Service was due in the same lists, and none is now. Secrets, and Services of other types, are read apart
-    /// from these lists.
+    /// Whether the lists are the same as when no Service was due, and no Service is due now. Secrets, and Services of
+    /// other types, are not part of these lists, so the answer is `false` when there are any.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
         let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
         let (services, nodes) = lists(seen);
@@ -233,7 +235,8 @@ impl Agenda {
         self.dependencies.has_groups
     }
 
-    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
+    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they
+    /// were read last.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
@@ -257,12 +260,12 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Takes note that no Service was due, and that none is worked on.
+    /// Takes note that no Service was due, and that no Service is worked on.
     pub(super) fn settle(&mut self, seen: &Seen) {
         self.settled = lists(seen);
     }
 
-    /// Takes note of a plan for the Service as it is here, with nodes that are no older than those seen last.
+    /// Takes note that this version of the Service was planned, with nodes that are no older than those seen last.
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
@@ -273,7 +276,7 @@ impl Agenda {
         self.planned.insert(service.metadata.uid.clone(), planned);
     }
 
-    /// Takes note of a write of ours, by the plan of the Service, that made the Service what it is here.
+    /// Takes note that a plan has written to the Service. `service` is the Service after the write.
     pub(super) fn written(&mut self, service: &Service) {
         let superseded = self.superseded(service);
         if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
@@ -285,7 +288,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the version of the Service in the last list, when it is another one than this.
+    /// Returns the version of the Service in the last list, when that version differs from the version of `service`.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -299,8 +302,8 @@ impl Agenda {
         }
     }
 
-    /// Takes note that the Service is not worked on before its namespace has calls again. When nothing of its plan was
-    /// carried out, the Service may be planned as it was before.
+    /// Takes note that work on the Service has stopped until its namespace has calls again. When nothing of its plan
+    /// was carried out, the Service may be planned as it was before the change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -309,7 +312,7 @@ impl Agenda {
         }
     }
 
-    /// Takes note of the end of what was planned for the Service. `is_tried_again`: it failed, or is unfinished.
+    /// Takes note of the end of a plan for the Service. `is_tried_again` means that the plan failed or is unfinished.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
         if is_tried_again {
             self.backoff.failed(uid, clock::now());
@@ -318,18 +321,19 @@ impl Agenda {
         }
     }
 
-    /// Takes note of a comparison of all Services that began then.
+    /// Takes note of a comparison of all Services that began at `begun`.
     pub(super) fn compared(&mut self, begun: Instant) {
         self.compared = Some(begun);
     }
 
-    /// Takes note that load balancers were written to until then.
+    /// Takes note that load balancers were written to until this moment.
     pub(super) fn wrote_load_balancers(&mut self, until: Instant) {
         self.last_write = Some(until);
     }
 
-    /// Returns since when what is read for a search of orphans must be, where one is due. `compared`: a comparison that
-    /// is to be followed by a search. `is_free`: no changes are being made.
+    /// Returns the moment since which everything must have been read that a search of orphans uses. `None` when no
+    /// search is due. A search is due after a comparison of all Services, which began at `compared`. `is_free` means
+    /// that no changes are being made.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -342,7 +346,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Takes note of a search that began then. `found`: how many orphans, where it had an answer.
+    /// Takes note of a search that began at `begun` and found this many orphans. `found` is `None` when the search
+    /// had no answer.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
@@ -350,8 +355,8 @@ impl Agenda {
 }
 
 impl Why {
-    /// How old the list of load balancers may be. What has changed is planned by whatever was read last: before a write
-    /// everything is read again.
+    /// Returns how old the list of load balancers may be. A Service that changed is planned by whatever was read last,
+    /// because everything is read again before a write.
     fn max_age(self, period: Duration) -> Duration {
         match self {
             Why::Asked => Duration::ZERO,
@@ -360,7 +365,8 @@ impl Why {
         }
     }
 
-    /// A comparison without news can wait for calls. A Service that changed can't.
+    /// Returns how urgent the calls are. The comparison of a Service that did not change can wait for calls. A Service
+    /// that changed can't wait.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,
@@ -412,7 +418,7 @@ fn lists(seen: &Seen) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a number for the Services of each group, by the UID of each of them. `key` names the group of a Service.
+/// Returns a number for the Services of each group, by the UID of each Service. `key` names the group of a Service.
 fn of_groups(
     services: &[Arc<Service>],
     key: impl Fn(&Service) -> Option<String>,
@@ -436,7 +442,7 @@ fn of_groups(
     numbers.collect()
 }
 
-/// A number for everything of a Service that a plan depends on.
+/// Returns a number for everything of a Service on which a plan depends.
 pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);
@@ -464,7 +470,7 @@ mod tests {
         service
     }
 
-    /// An agenda, and what Kubernetes shows it.
+    /// An agenda, and what Kubernetes shows to it.
     struct World {
         _clock: Simulated,
         agenda: Agenda,
@@ -498,7 +504,7 @@ mod tests {
             self.sees();
         }
 
-        /// Kubernetes shows `a` so, and `b` as it was.
+        /// Lets Kubernetes show `a` with this version and IP, and `b` unchanged.
         fn shows(&mut self, version: u32, ip: &str) {
             self.lists(&[service("a", version, ip), service("b", 1, "old")]);
         }
@@ -521,7 +527,7 @@ mod tests {
             clock::sleep(Duration::from_secs(seconds));
         }
 
-        /// The Services that are planned next and why; how old the list of load balancers may be; the urgency.
+        /// Returns the Services that are planned next, how old the list of load balancers may be, and the urgency.
         fn next(&mut self) -> String {
             let now = clock::now();
             self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD, now);
@@ -551,7 +557,7 @@ mod tests {
 
     type Story = fn(&mut World);
 
-    /// What happens, and what is planned next.
+    /// The events of each case, and what is planned next.
     #[rustfmt::skip] // A case is a line.
     const CASES: &[(&str, Story, &str)] = &[
         ("nothing happens", |_| {}, ""),
@@ -565,12 +571,12 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[Service::default()]), ""),
-        // Death.
+        // The process died.
         ("a new process begins", |it| it.agenda = Agenda::new(), "a Changed, b Changed: 150 s, Changed"),
-        // A flood of changes.
+        // Many changes come.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
-        // A change during work.
+        // A change comes during work.
         ("work ended, and its Service changed meanwhile", |it| { it.shows(2, "new"); it.agenda.written(&service("a", 3, "new")); }, ""),
         ("work ended, and its Service was changed to something else", |it| { it.agenda.written(&service("a", 2, "old")); it.shows(3, "new"); }, "a Changed: any age, Changed"),
         ("a node comes during work, and a write of the plan does not make up for it", |it| { it.nodes = 2; it.sees(); it.agenda.written(&service("a", 2, "old")); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
@@ -578,7 +584,7 @@ mod tests {
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
         ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
-        // An old list.
+        // The list is old.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
         ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),
@@ -588,7 +594,7 @@ mod tests {
         ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
         ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
         ("the load balancers were written to since they were listed", |it| { it.agenda.wrote_load_balancers(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
-        // Back-off.
+        // Backoff.
         ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
         ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),
         ("a Service changes during the wait", |it| { it.fails(1); it.shows(2, "new"); }, "a Changed: any age, Changed"),
@@ -624,7 +630,7 @@ mod tests {
         assert!(!is_settled(&world), "another list");
     }
 
-    /// Where nothing is left, load balancers are not listed for orphans at each comparison.
+    /// Load balancers are not listed for orphans at each comparison when nothing is left.
     #[test]
     fn orphans_are_searched_after_a_comparison_and_once_a_day_where_there_is_nothing() {
         let mut world = World::in_order();
@@ -652,7 +658,7 @@ mod tests {
 
     type Edit = fn(&mut Vec<Service>);
 
-    /// Here the namespace is the group.
+    /// The namespace is the group in this test.
     #[test]
     fn a_change_of_a_group_is_news_for_its_members_alone() {
         let service = |(uid, group): (&str, &str)| {
@@ -668,7 +674,7 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // What changes → for whom that is news.
+        // Each case has a change, and the Services for which the change is news.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),

@@ -1,7 +1,7 @@
-//! Certificates that were uploaded from Secrets, and that neither a load balancer uses nor a Service wants: deleted.
+//! Deletes certificates that were uploaded from Secrets when no load balancer uses them and no Service wants them.
 //!
-//! They are left by a renewal, by a Service or an annotation that was removed, and by a process that was killed between
-//! two writes. The provider reads each again just before its deletion.
+//! Such certificates are left by a renewal, by a Service or an annotation that was removed, and by a process that was
+//! killed between two writes. The provider reads each certificate again just before its deletion.
 
 use super::admission;
 use super::observe::{self, Settings};
@@ -15,30 +15,31 @@ use crate::provider::{Change, LoadBalancerPlan, Outcome, TlsSecrets, Urgency, ca
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All of them are one object of a plan.
+/// The kind of the object in a plan. All certificates are one object.
 const KIND: &str = "certificates";
 
-/// What Services want of certificates, and when those that nothing uses are searched.
+/// The certificates that Services want, and when certificates that nothing uses are searched.
 #[derive(Default)]
 pub(super) struct Certificates {
-    /// What the Secrets hold that Services name, as of the last tick.
+    /// The contents of the Secrets that Services name, as of the last tick.
     wanted: TlsSecrets,
-    /// What Services want of them, or the load balancers that use them, may have changed.
+    /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
-    /// None was uploaded since, and there was none, used or not. At first there may be some of a process before this one.
+    /// Whether there was no certificate, used or not, and none was uploaded since. At first this is false, because a
+    /// process before this one may have left some.
     none_exist: bool,
 }
 
 impl Certificates {
-    /// Takes note of what the Secrets hold now that Services name.
+    /// Takes note of the current contents of the Secrets that Services name.
     pub(super) fn saw(&mut self, wanted: &TlsSecrets) {
         self.is_due |= self.wanted != *wanted;
         self.none_exist &= wanted.is_empty();
         self.wanted.clone_from(wanted);
     }
 
-    /// Deletes those that nothing uses, while no changes of load balancers are being made. `payers`: whose changes were made
-    /// since the last search. Returns what was done.
+    /// Deletes the certificates that nothing uses, while no changes of load balancers are being made. `payers` are
+    /// those whose changes were made since the last search. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
@@ -54,7 +55,7 @@ impl Certificates {
         admission::charge(payers, calls);
         let unused = match found {
             Ok(unused) => unused,
-            // The next comparison of all Services finds them.
+            // The next comparison of all Services finds these certificates.
             Err(error) => {
                 log::debug!("unused certificates: {error}");
                 return None;
@@ -68,8 +69,8 @@ impl Certificates {
     }
 }
 
-/// The deletions of certificates that nothing uses now. `wanted`: what all Services want. `None`: there is no
-/// certificate from a Secret, used or not.
+/// Returns the deletions of certificates that nothing uses now. `wanted` are the contents of the Secrets that all
+/// Services name. `None` when there is no certificate that was uploaded from a Secret, used or not.
 fn find(
     apis: &Apis,
     settings: &Settings,
@@ -81,7 +82,7 @@ fn find(
     };
     let all = observe::all_services(apis, Duration::MAX)?;
     let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
-    // Without an identity nothing is deleted.
+    // Nothing is deleted without an identity of the cluster.
     if cluster.uid.is_empty() {
         return Ok(Some(Vec::new()));
     }
@@ -90,7 +91,7 @@ fn find(
     unused.map_err(Error::Cloud)
 }
 
-/// The deletions that a pass over all Services would make now, for a person.
+/// Returns the deletions of certificates that a pass over all Services would make now, to show them to a person.
 pub(super) fn propose(
     apis: &Apis,
     settings: &Settings,
@@ -100,7 +101,8 @@ pub(super) fn propose(
     Ok(unused.and_then(plan))
 }
 
-/// Deletions as the plan of an object that is no Service, so that they are shown in the same way. `None`: there are none.
+/// Returns deletions as the plan of an object that is not a Service, so that they are shown in the same way. `None`
+/// when there are no deletions.
 fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference {
         kind: KIND,

@@ -1,5 +1,5 @@
-//! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud; and what past events
-//! say of the last try.
+//! Reports the events of a Service: findings of its plan, and what was begun, made or failed in the cloud. Tells from
+//! past events how the last try went.
 
 use super::health::{Look, Outages};
 use super::observe::NAME;
@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// As upstream's events are signed.
+/// The source of the events, which is the one that upstream's events have.
 const EVENT_COMPONENT: &str = "service-controller";
 
 const ENSURED: &str = "Ensured load balancer";
@@ -24,14 +24,14 @@ const UPDATED: &str = "Updated load balancer with new hosts";
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
     let is_right = plan.cloud.outcome.is_in_order() && !fails(plan) && plan.want == Want::Ensure;
-    // Without a change nothing else says that the failure is over.
+    // Without a change, no other event says that the failure is over.
     if is_right && recovered(apis, source(apis), &plan.object) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
     }
 }
 
-/// Before the first change in the cloud.
+/// Reports that the first change in the cloud is about to be made.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let (reason, text) = match kind {
         ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
@@ -41,26 +41,26 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// After one change that is an event by itself.
+/// Reports one change that is an event by itself.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
         succeeded(apis, plan, &finding);
     }
 }
 
-/// After the last one.
+/// Reports that the last change was made.
 pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let (reason, text) = match kind {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // Its last change reports it: see `changed`.
+        // The last change of a release is reported by the function `changed`.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// A part of the Service that is refused fails on while the rest of it is synced.
+/// Reports a success. A part of the Service that is refused still fails while the rest of the Service is synced.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, source(apis), &plan.object, finding);
@@ -78,12 +78,12 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
     report(apis, object, [finding]);
 }
 
-/// A change of the Service waits for calls.
+/// Reports that a change of the Service waits for calls.
 pub(super) fn waits(apis: &Apis, service: &Service) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
 
-/// The Services that began to get no traffic, or that get traffic again.
+/// Reports the Services that began to get no traffic, or that get traffic again.
 pub(super) fn outages(apis: &Apis, outages: &mut Outages, look: &Look) {
     let (changed, is_first) = outages.changed(look);
     for (service, finding) in changed {
@@ -91,7 +91,7 @@ pub(super) fn outages(apis: &Apis, outages: &mut Outages, look: &Look) {
     }
 }
 
-/// The reason of a failure.
+/// Returns the reason of a failure.
 pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
@@ -112,8 +112,8 @@ fn source(apis: &Apis) -> &'static str {
     component(apis, EVENT_COMPONENT, NAME)
 }
 
-/// Events of ours, under either profile, about one Service or about all of them: the oldest first. They are history, for
-/// people: whoever may write events in a namespace can forge them there.
+/// Returns the events of ours, under either profile, about one Service or about all Services, with the oldest first.
+/// They are history for people, because whoever may write events in a namespace can forge events there.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,
@@ -130,7 +130,7 @@ fn reason(event: &PastEvent) -> Option<&'static Reason> {
     Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
-/// The event of the last try, where it failed, for each object. `events`: the oldest first.
+/// Returns the event of the last try for each object whose last try failed. The oldest of `events` comes first.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {
@@ -146,7 +146,7 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEven
     last
 }
 
-/// `12 s ago`, `5 min ago`.
+/// Returns a text such as `12 s ago` or `5 min ago`.
 pub fn ago(at: Option<Timestamp>) -> String {
     let seconds = |at: Timestamp| clock::timestamp().as_second() - at.as_second();
     match at.map(seconds) {

@@ -1,6 +1,6 @@
-//! Which Services get no traffic. Why a health check failed is known by the cloud, unless the server is off.
+//! Finds the Services that get no traffic. The cloud knows why a health check failed, unless the server is off.
 //!
-//! What counts as healthy is decided in one place, [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
+//! One function decides what counts as healthy: [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
 
 use super::plan::{ServicePlan, Want, want};
 use crate::cache::Apis;
@@ -18,14 +18,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The targets of a Service that is younger may need this time, so they are no failure and no event.
+/// The time that the targets of a new Service may need to become healthy. During this time, they cause no
+/// failure and no event.
 const GRACE: SignedDuration = SignedDuration::from_mins(3);
 
-/// How many targets with the same cause are named.
+/// The number of targets with the same cause whose names are listed in a message.
 const NAMES_SHOWN: usize = 3;
 
-/// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the
-/// plans; where nothing is wrong no call is made, and where they can't be read no server counts as off.
+/// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
+/// which was mostly for the plans. No call is made when nothing is wrong, and no server counts as off when the
+/// servers can't be read.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
@@ -69,23 +71,24 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     }
 }
 
-/// The command that shows the Service beside its load balancer.
+/// Returns the command that shows the Service beside its load balancer.
 pub fn inspect(service: &Service) -> String {
     shell_command("ccm lb inspect", &[&service.full_name()])
 }
 
-/// What is wrong with the targets of a Service.
+/// The trouble with the targets of a Service.
 pub struct Trouble {
-    /// No target is healthy, and the Service is not new.
+    /// Whether no target is healthy although the Service is not new.
     pub is_outage: bool,
     /// How many targets are healthy, and why the others are not.
     pub message: String,
-    /// What to do about the most frequent of the causes whose fix no other check of `doctor` says. Empty: there is none.
+    /// The advice for the most frequent cause, without the causes that another check of `doctor` reports. The text is
+    /// empty when there is no such cause.
     pub fix: String,
 }
 
-/// Returns `None` when each checked target is healthy, or when the unhealthy ones run no pod of a Service with traffic policy
-/// `Local`, so that they should be unhealthy.
+/// Returns `None` when each checked target is healthy. Also returns `None` when some targets are healthy, and all
+/// others run no pod of a Service with traffic policy `Local`, so that they are expected to be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();
@@ -124,7 +127,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
         parts
             .push(format!("the Service is younger than {minutes} minutes, and may need that time"));
     }
-    // The check `servers` has the fix of a server that is off.
+    // A server that is off is left out, because the check `servers` reports what to do about it.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -139,20 +142,21 @@ fn is_young(service: &Service, at: Timestamp) -> bool {
     created.is_some_and(|created| at.duration_since(created) < GRACE)
 }
 
-/// The Services without a healthy target, as they were seen last: an event is written when a Service begins to be without
-/// one, and when that ends. A target is healthy where it is healthy on every port of the Service.
+/// The Services without a healthy target, as they were seen last. An event is written when a Service begins to be
+/// without a healthy target, and another event when that ends. A target counts as healthy when it is healthy on every
+/// port of the Service.
 ///
-/// A process that begins does not know what the process before it saw. It reports what it finds, and leaves the event of
-/// the process before it as it is; what has ended between the two is not reported.
+/// A new process does not know what the process before it saw. The new process reports what it finds, and leaves the
+/// event of the process before it as it is. An outage that ended between the two processes is not reported.
 #[derive(Default)]
 pub(super) struct Outages {
-    /// UIDs of the Services.
+    /// The UIDs of the Services without a healthy target.
     without_target: HashSet<String>,
-    /// Whether all Services were seen before.
+    /// Whether this process has looked at all Services at least once.
     has_looked: bool,
 }
 
-/// What the health checks said when all load balancers were compared.
+/// The results of the health checks when all load balancers were compared.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<Service>],
     pub(super) health: &'a [SeenHealth],
@@ -163,14 +167,16 @@ pub(super) struct Look<'a> {
 }
 
 impl Outages {
-    /// Returns what is to be reported of each Service whose state has changed, and whether it is the first look.
+    /// Returns a finding for each Service whose state has changed. The second value says whether this
+    /// is the first look.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,
     ) -> (Vec<(&'a Arc<Service>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|one| &one.of_services) {
-            // A Service that moves is served by the load balancer that has more of its healthy targets.
+            // A Service that moves between load balancers is seen on both. The load balancer with more healthy targets
+            // of the Service counts.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;
@@ -223,7 +229,8 @@ impl Look<'_> {
         Finding::info(Reason::HealthyTarget, message)
     }
 
-    /// In whole minutes: another message would be another event.
+    /// Returns when the health was seen, as a text for messages. The text has whole minutes, because each different
+    /// message would be another event.
     fn seen(&self) -> String {
         let age = match self.age.as_secs() / 60 {
             0 => "less than a minute ago".to_owned(),
@@ -241,7 +248,7 @@ mod tests {
     use crate::provider::BalancerUse;
     use serde_json::json;
 
-    /// What is said of a Service whose only target is unhealthy, by an answer of this age.
+    /// Returns what is said of a Service whose only target is unhealthy, by an answer of this age.
     fn said(age_s: u64) -> String {
         let service = json!({
             "metadata": { "name": "web", "namespace": "default", "uid": "u", "resourceVersion": "1" },

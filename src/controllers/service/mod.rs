@@ -1,24 +1,25 @@
-//! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
+//! The service controller gives each Service of type LoadBalancer a load balancer, keeps it right, and takes it away.
 //!
-//! From a Service to its writes: `tick` → `take_up`: Services and nodes are polled, those that are due are planned on
-//! what was read last (`observe`, `plan`) → `sync`: for what has to be written everything is read again, planned once
-//! more, the finalizer is written, and the executor makes the changes in the cloud; then the status is written.
+//! The way from a Service to its writes is `tick` → `take_up` → `sync`. `take_up` polls Services and nodes, and plans
+//! those that are due by what was read last (`observe`, `plan`). For what has to be written, `sync` reads everything
+//! again and plans once more. The finalizer is written, the executor makes the changes in the cloud, and then the
+//! status is written.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `agenda` | when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
-//! | `admission` | which changes are taken up, and who pays for their calls |
-//! | `certificates` | those from Secrets that nothing uses any more |
-//! | `observe` | what both APIs say, as new as a write demands |
-//! | `plan` | what should be done: pure |
-//! | `sync` | from a plan to its end, for all Services of a tick |
-//! | `events` | what is reported |
-//! | `health` | which Services get no traffic, and why |
-//! | `orphans` | load balancers whose Service does not exist |
+//! | `agenda` | decides when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
+//! | `admission` | decides which changes are taken up, and who pays for their calls |
+//! | `certificates` | deletes certificates from Secrets that nothing uses any more |
+//! | `observe` | reads what both APIs say, as new as a write demands |
+//! | `plan` | decides what should be done, as a pure function |
+//! | `sync` | takes the plans of a tick to their end, for all Services |
+//! | `events` | reports what happens |
+//! | `health` | finds which Services get no traffic, and why |
+//! | `orphans` | finds and deletes load balancers whose Service does not exist |
 //!
-//! What a load balancer should look like is the provider's business; here is what Kubernetes
-//! asks: finalizer before anything is created, status after, nothing on an old view, and no
-//! Service waits for another one's changes.
+//! The provider decides what a load balancer should look like. This controller does what Kubernetes asks. The finalizer
+//! is there before anything is created, and the status is written after that. Nothing is written on an old view, and no
+//! Service waits for the changes of another one.
 
 mod admission;
 mod agenda;
@@ -97,12 +98,12 @@ impl ServiceController {
         }
     }
 
-    /// For the Services that `evaluate` and `sync` are asked for from now on.
+    /// Sets the wish of a person for the Services for which `evaluate` and `sync` are called from now on.
     pub fn set_management(&mut self, management: Management) {
         self.management = management;
     }
 
-    /// What a pass over these Services would do: beside their plans those of what no Service has any more.
+    /// Returns the plans of a pass over these Services, and the plans that delete what no Service needs any more.
     pub fn evaluate_pass(
         &self,
         apis: &Apis,
@@ -120,13 +121,13 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// What would be done, by what both APIs say, for the Services that are asked for.
-    /// And what there is of Services that are left alone.
+    /// Returns the plans for the Services that are asked for, by what both APIs say. A Service that is left alone gets
+    /// a plan when there is a load balancer of it.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// The same, with what the Secrets hold that all Services name.
+    /// Returns the plans of `evaluate`, and the contents of the Secrets that all Services name.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -152,8 +153,8 @@ impl ServiceController {
         Ok((plans, seen.tls_secrets))
     }
 
-    /// All Services of ours, where the cloud does not answer: nothing is planned. `manifests`: what their annotations are
-    /// checked by.
+    /// Returns a plan without changes for each Service of ours, when the cloud does not answer. The annotations are
+    /// checked by `manifests`.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -172,7 +173,8 @@ impl ServiceController {
         Ok(ours(&seen.services).map(plan).collect())
     }
 
-    /// All load balancers of Services, of any cluster, where Kubernetes does not answer: nothing is planned.
+    /// Returns a plan without changes for each load balancer of a Service of any cluster, when Kubernetes
+    /// does not answer.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
         let plan = |(balancer, service): (Balancer, String)| {
@@ -181,7 +183,7 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// What is kept in the cloud of Services that do not exist any more.
+    /// Returns what remains in the cloud of Services that do not exist any more, because it was to be kept.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -191,7 +193,7 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// One tick, with the plans that it ended with, for a person.
+    /// Makes one tick for a person. Returns the report, and the plans with which the tick ended.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<ServicePlan>) {
         self.sync_services(apis, selection, true)
     }
@@ -221,7 +223,7 @@ impl ServiceController {
         sync.run(provider);
         let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
         if for_people {
-            // In whatever order they ended: the lines of one Service stand together.
+            // The plans have ended in no particular order, and the lines of each Service should stand together.
             plans.sort_by_cached_key(ServicePlan::name);
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -231,7 +233,8 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // What was read of load balancers is mostly what there is still: then no call for orphans alone.
+            // Orphans are searched after a tick without writes, because the last list of load balancers is then mostly
+            // still true, so that no call is made for orphans alone.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
                 orphans::look_after(apis, settings, begun, &mut report);
@@ -245,14 +248,15 @@ impl ServiceController {
         (report, plans)
     }
 
-    /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
+    /// Returns the plans for load balancers of this cluster whose Service does not exist. They rest
+    /// on reads since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
         let name = &self.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
-    /// Deletes those of these numbers that still are orphans, each with what was made.
+    /// Deletes the load balancers with these IDs that are still orphans. Returns their plans, each with what was made.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
         let is_chosen = |id| ids.contains(&id);
@@ -262,8 +266,9 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for actions
-    /// when the interval is over are continued in the next tick. A person's selection is worked on until its end.
+    /// Takes up due Services at each interval, whatever the executions wait for. When the interval is over,
+    /// executions that only wait for actions are left to the next tick. The selection of a person is worked on until
+    /// all its executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -274,7 +279,8 @@ impl Sync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The scope's end would wait for a request that is slow.
+                // The loop goes on while a request is in flight, because the end of the thread scope would
+                // wait for that request.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -286,10 +292,10 @@ impl Sync<'_> {
         }
     }
 
-    /// Plans for all Services that are due and not being executed, and begins what is to be done.
+    /// Plans for all Services that are due and not being executed, and begins the changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
         let mut seen = self.look_admitted(begun).map_err(|error| {
-            // Whether it still fits is not known.
+            // It is not known whether changes that take something away still fit.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
@@ -322,18 +328,21 @@ impl Sync<'_> {
         let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
         let mut in_order = proposals.unwrap_or_default();
         measure(&seen);
-        // All nodes are read anew for what has to be written: two lists of thousands would be most of the memory.
+        // All nodes are read again for what has to be written, and two lists of thousands of nodes would take most
+        // of the memory.
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
+        // The list of all Services decides whether a Service is above a limit, so a read of that Service alone
+        // tells nothing new.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle().is_some();
         for plan in to_do.extract_if(.., is_above) {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
-        // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
+        // Nothing was written for these Services since `begun`, so their first plans may rest on the same list of load
+        // balancers as these proposals.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -348,7 +357,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Services and nodes, without the changes of Services that wait for calls.
+    /// Reads Services and nodes, without the changes of Services that wait for calls.
     fn look_admitted(&mut self, now: Instant) -> Result<Seen, Error> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection, now)?;
@@ -363,7 +372,7 @@ impl Sync<'_> {
         Ok(seen)
     }
 
-    /// Each with who pays for it.
+    /// Returns a task for each plan, with the payer of its calls.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
         let admission = &self.state.admission;
         let snapshot = self.apis.load_balancers_last();
@@ -380,14 +389,14 @@ impl Sync<'_> {
 }
 
 impl ServiceController {
-    /// Services and what their plans depend on, by Kubernetes alone.
+    /// Reads Services and what their plans depend on, from Kubernetes alone.
     fn look(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let mut seen = self.list(apis, selection, now)?;
         self.read_dependencies(apis, selection, &mut seen)?;
         Ok(seen)
     }
 
-    /// How Services and nodes are read.
+    /// Returns how Services and nodes are read.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
         if selection.is_explicit() {
@@ -395,13 +404,13 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
-            // old list would not show that a load balancer which is to be deleted is wanted again.
+            // Changes under way rest on a read of an earlier tick, and must still fit what there is now. An old list
+            // would not show that a load balancer which is to be deleted is wanted again.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
 
-    /// Services alone. A Service that was known and is not in the list any more may be of another type now.
+    /// Reads the Services alone. A Service that was known and is missing in the list may be of another type now.
     fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let settings = &self.settings;
         let period = apis.resync_period(settings.resync_period);
@@ -429,7 +438,7 @@ impl ServiceController {
         Ok(Seen { list, services, is_comparison, ..Seen::default() })
     }
 
-    /// Nodes and Secrets for these Services.
+    /// Reads the nodes and the Secrets for these Services.
     fn read_dependencies(
         &self,
         apis: &Apis,
@@ -447,7 +456,7 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads them whole more often, where it runs.
+                // The node controller reads whole nodes more often than this when it runs.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -456,15 +465,16 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Takes note of a look at Kubernetes, and stops what does not fit any more.
+    /// Takes note of what a look at Kubernetes showed, and stops changes that do not fit any more.
     fn saw(&mut self, apis: &Apis, seen: &Seen) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
     }
 
-    /// For the Services that are planned next: what was read last, or for a person what is true now. A Service whose changes
-    /// are being executed is not planned a second time. `shows_all`: those that are left alone, too.
+    /// Reads what the plans for the next Services need: what was read last, or, for a person, what is true now. A
+    /// Service whose changes are being executed is not planned a second time. `shows_all` includes the Services that
+    /// are left alone.
     fn observe_next(
         &self,
         apis: &Apis,
@@ -508,7 +518,7 @@ impl ServiceController {
     }
 }
 
-/// For the metrics.
+/// Sets the metrics of Services by their state.
 fn measure(seen: &Seen) {
     let state = |service: &Arc<Service>| match want(service) {
         Want::Nothing | Want::Release => "",
@@ -522,8 +532,8 @@ fn measure(seen: &Seen) {
     }
 }
 
-/// The same, by what was read of the load balancers for the plans, which is returned. It stays as it is until the next
-/// read.
+/// Sets the metrics of load balancers by what was read for the plans, and returns the health that was read. The metrics
+/// stay as they are until the next read.
 fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
@@ -541,7 +551,7 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // Where a comparison of all Services read none, none names one.
+    // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
         let first = certificates.iter().flatten().filter_map(|one| one.not_valid_after).min();
         let first = first.map_or(0, Timestamp::as_second);

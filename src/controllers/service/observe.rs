@@ -1,6 +1,7 @@
-//! What both APIs say about Services: read only. And which nodes a load balancer may send traffic to.
+//! Reads what both APIs say about Services, and decides to which nodes a load balancer may send traffic.
 //!
-//! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
+//! A node need not be ready, because the load balancer has health checks of its own, and nodes that flap must
+//! not churn targets.
 
 use crate::cache::{self, Apis, Error, View};
 use crate::controllers::matching::{Claims, server_of};
@@ -19,31 +20,32 @@ pub const NAME: &str = "service-lb-controller";
 /// The Service whose UID identifies the cluster, unless the Lease remembers another one.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
-/// Why nothing is created or deleted.
+/// The reason why nothing is created or deleted.
 pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load balancers, \
     is not there, and no Lease remembers the UID: the API server makes the Service by itself within a minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Of one namespace, more than the ports of the largest load balancer; the youngest are not looked at by the others.
+/// How many Services of one namespace a group holds, which is more than the largest load balancer has ports. The plans
+/// of other Services ignore the youngest ones beyond this number.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--service-sync-interval`: how often Services are read.
+    /// How often Services are read. This is the setting `--service-sync-interval`.
     pub sync_interval: Duration,
-    /// `--load-balancer-resync-period`: how often unchanged load balancers are compared.
+    /// How often unchanged load balancers are compared. This is the setting `--load-balancer-resync-period`.
     pub resync_period: Duration,
-    /// `--concurrent-service-syncs`: requests in flight.
+    /// How many requests are in flight. This is the setting `--concurrent-service-syncs`.
     pub concurrency: usize,
-    /// `--cluster-name`: for people.
+    /// The name of the cluster, for people. This is the setting `--cluster-name`.
     pub cluster_name: String,
-    /// `--delete-orphaned-load-balancers`: at the resync.
+    /// Whether orphans are deleted at the resync. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
 }
 
-/// Namespace and name of a Service.
+/// The namespace and the name of a Service.
 pub(super) type FullName = (String, String);
 
 pub(super) fn full_name(service: &Service) -> FullName {
@@ -51,67 +53,67 @@ pub(super) fn full_name(service: &Service) -> FullName {
     (meta.namespace.clone(), meta.name.clone())
 }
 
-/// Everything a plan rests on.
+/// Everything on which a plan rests.
 pub(super) struct Observed {
     pub(super) services: Vec<Arc<Service>>,
     pub(super) nodes: Vec<OfferedNode>,
     pub(super) cluster: Cluster,
     pub(super) snapshot: Arc<dyn Snapshot>,
-    /// When the load balancers were all listed.
+    /// When the list of all load balancers was answered.
     pub(super) answered: Instant,
     /// How urgent the calls are for these plans.
     pub(super) urgency: Urgency,
-    /// Does the project have a server of the cluster's nodes, by the load balancers' targets, or by what was read after
-    /// them? None: it is not known.
+    /// Whether the project has a server of the cluster's nodes. The targets of load balancers show this, or servers
+    /// that were read after the load balancers. `None` when this is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services that are here as they were before a change, which waits.
+    /// UIDs of Services that are shown as they were before a change, which waits.
     pub(super) waiting: HashSet<String>,
 }
 
-/// What Kubernetes showed at one moment.
+/// The objects that Kubernetes showed at one moment.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// As the API server listed the Services of type LoadBalancer.
+    /// The Services of type LoadBalancer, as the API server listed them.
     pub(super) list: Arc<Vec<Arc<Service>>>,
-    /// Every Service that we may have to do with, by name.
+    /// Every Service with which this controller may have to do, by name.
     pub(super) services: Vec<Arc<Service>>,
     pub(super) nodes: Arc<Vec<Arc<Node>>>,
-    /// What the Secrets hold that these Services name; empty where a person chose Services.
+    /// The contents of the Secrets that these Services name. Empty when a person chose Services.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether all Services are compared.
     pub(super) is_comparison: bool,
 }
 
-/// How the load balancers are read.
+/// The way in which the load balancers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// A list of load balancers that is older is read anew.
+    /// The age above which a list of load balancers is read again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }
 
-/// What a person asks for, besides what the Services do.
+/// The wish of a person, besides what the Services ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
     Usual,
-    /// The Service gets the load balancer with this ID.
+    /// The Service is to take over the load balancer with this ID.
     Begins(u64),
-    /// Nothing is changed by the controller from then on.
+    /// The management is to end, so that the controller changes nothing of the Service from then on.
     Ends,
 }
 
 impl Observed {
-    /// Their Services exist: the list of all Services may be older than they are.
+    /// Sets the groups. Their Services are added to those that exist, because the list of all Services may be older.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|one| one.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
 
-    /// Reads what plans for these Services need besides, from the APIs themselves. False: nothing. A cloud without
-    /// servers has no list.
+    /// Reads from the APIs themselves what plans for these Services need in addition. Returns `false` when they need
+    /// nothing more. Servers are not read when the cloud has none.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -127,12 +129,13 @@ impl Observed {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // One server is fewer calls than all.
+        // The read of one server takes fewer calls than a list of all.
         let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
+            // A token of another project may take the place of this one at any time. The list must therefore come from
+            // the project of the load balancers, or be newer than their list.
             let since = since.max(self.answered);
             let servers = apis.instances_since(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
@@ -142,7 +145,7 @@ impl Observed {
         Ok(needs != Needs::default())
     }
 
-    /// As it is now.
+    /// Whether the server with the lowest number of the cluster's servers exists now.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, Error> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
@@ -152,14 +155,15 @@ impl Observed {
     }
 }
 
-/// What names the load balancer that this Service uses together with others.
+/// Returns the key of the load balancer that this Service uses together with others.
 pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
     balancers.group(&metadata.namespace, &mut metadata.annotations.iter())
 }
 
-/// The same where `snapshot` knows the load balancer: then it is what names the group.
+/// Returns the key of the Service's group. When `snapshot` shows the load balancer of the group, the key is that
+/// of this load balancer.
 pub(super) fn known_group(
     apis: &Apis,
     snapshot: Option<&dyn Snapshot>,
@@ -172,7 +176,7 @@ pub(super) fn known_group(
     })
 }
 
-/// Namespaces and names of the Secrets that ports of these Services ask for.
+/// Returns the namespaces and names of the Secrets for which ports of these Services ask.
 pub(super) fn tls_secret_names<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a Arc<Service>>,
@@ -191,7 +195,8 @@ pub(super) fn tls_secret_names<'a>(
     names
 }
 
-/// The Services that use load balancers together, as they are in the first of these lists that has them.
+/// Returns the Services that use load balancers together. Each Service is taken from the first of these lists
+/// that has it.
 pub fn groups<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a Service>,
@@ -210,7 +215,7 @@ pub fn groups<'a>(
     groups.into()
 }
 
-/// The oldest first.
+/// Keeps the oldest Services of each namespace, sorted by age.
 fn limit(group: &mut Vec<provider::Service>) {
     group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();
@@ -221,8 +226,8 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads what plans for these Services rest on, beside what was seen of Kubernetes: nodes, and all Services of type LoadBalancer
-/// where some use load balancers together.
+/// Reads what plans for these Services rest on. `seen` must hold the nodes, and all Services of type LoadBalancer when
+/// some of them use load balancers together.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
@@ -231,7 +236,7 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(&seen.services);
-    // Nothing of theirs on a load balancer of several is removed.
+    // Nothing of these Services is removed from a load balancer that several Services use.
     let untouched = |one: &Arc<Service>| {
         let is_unread = one.too_large().is_some();
         let left =
@@ -245,10 +250,10 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // Whatever was read last, and by whom: see `Observed::read_needs`.
+    // The servers are those that any reader read last, see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
-    // Which Services exist changes little, and only a take-over rests on it.
+    // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
         cluster: cluster(apis, cluster_name, &all.value, &seen.nodes)?,
@@ -269,10 +274,10 @@ pub(super) fn observe(
     Ok(observed)
 }
 
-/// What is known of dedicated servers: as they were last listed, however long ago.
+/// The dedicated servers as they were listed last, however long ago.
 struct Dedicated {
     servers: Option<cache::Instances>,
-    /// With credentials.
+    /// Whether there are credentials for the API of dedicated servers.
     is_known: bool,
 }
 
@@ -281,13 +286,14 @@ impl Dedicated {
         Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
     }
 
-    /// The same, listed now where they never were: only a list proves which address is a node's.
+    /// Returns the dedicated servers as they were listed last. They are listed now when that never happened, because
+    /// only a list proves which address is a node's.
     fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
         let mut dedicated = Dedicated::of(apis);
         let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // While Robot does not answer, nothing is proven.
+            // No address is proven while Robot does not answer.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -297,13 +303,14 @@ impl Dedicated {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// The address that the list has for a server, which no kubelet wrote.
+    /// Returns the address of a server in the list of dedicated servers. No kubelet wrote this address,
+    /// so it is proven.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
-    /// The public address of a node's dedicated server. Until the servers are listed, that which its node got at its
-    /// initialisation.
+    /// Returns the public address of a node's dedicated server. Until the servers are listed, this is the address that
+    /// the node got at its initialisation.
     fn ipv4(&self, node: &Node, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
@@ -315,7 +322,7 @@ impl Dedicated {
         })
     }
 
-    /// All by which a node on this server can be a target.
+    /// Returns all addresses by which a node on this server can be a target.
     fn addresses(&self, node: &Node, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
         let own = own.filter(|one| self.is_known && one.kind != AddressKind::Hostname);
@@ -324,15 +331,16 @@ impl Dedicated {
     }
 }
 
-/// The UID of the Service `default/kubernetes`, where the list has it.
+/// Returns the UID of the Service `default/kubernetes` when the list has the Service.
 pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
     let mut services = all.iter().map(|service| &service.metadata);
     let found = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
     found.map(|it| it.uid.as_str())
 }
 
-/// Every Service of any type, no older than that. A list without the Service `default/kubernetes` is right only where
-/// that Service was deleted; else the list is read again. An error: it is without that Service still, and may lack others.
+/// Returns every Service of any type, no older than `max_age`. A list without the Service `default/kubernetes` is right
+/// only when that Service was deleted. Otherwise the list is read again. An error means that the list still lacks that
+/// Service, and may lack others.
 pub(super) fn all_services(
     apis: &Apis,
     max_age: Duration,
@@ -354,12 +362,13 @@ pub(super) fn all_services(
     ))
 }
 
-/// Not enough is known of the cluster.
+/// Returns the error that says that not enough is known of the cluster.
 pub(super) fn not_known(why: &str) -> Error {
     Error::Cloud(provider::Error::new(ErrorKind::Other, why))
 }
 
-/// The same as [`cluster`], for what rests on the cluster's identity alone. An error: it is not known.
+/// Returns the result of [`cluster`] for a caller that needs the cluster's identity, or an error when the
+/// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     name: &str,
@@ -373,14 +382,14 @@ pub(super) fn known_cluster(
     Ok(cluster)
 }
 
-/// The cluster's identity, its Services and its nodes.
+/// Returns the cluster's identity, its Services and its nodes.
 pub(super) fn cluster(
     apis: &Apis,
     name: &str,
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    // There is none where neither a Lease nor the list of all Services says one.
+    // The identity is empty when neither a Lease nor the list of all Services has one.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,
@@ -405,7 +414,8 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // What a kubelet reported does not give another name to the address.
+                // A proven address is noted with the name of the server's node, even when the kubelet of another node
+                // reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }
@@ -414,7 +424,7 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) => {}
         }
-        // A host name is no address.
+        // A host name is not an address.
         let ips = node.status.addresses.iter();
         let ips =
             ips.filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP));
@@ -423,8 +433,8 @@ pub(super) fn cluster(
     Ok(cluster)
 }
 
-/// The nodes that a plan may use, and what is known of their servers. `servers`: all of them; none: they were not read.
-/// `is_certain`: the list was requested after this pass began.
+/// Returns the nodes that a plan may use, and what is known of their servers. `servers` are all servers, or `None` when
+/// they were not read. `is_certain` means that the list of servers was requested after this pass began.
 fn offered(
     apis: &Apis,
     nodes: &[Arc<Node>],
@@ -454,9 +464,9 @@ fn offered(
         .collect()
 }
 
-/// The nodes that may become targets, with their servers. A change of one of them starts a sync. One that the cluster
-/// autoscaler is about to remove stays a target until its Node is deleted: its health check ends its traffic (KEP-3836),
-/// and a target that is removed loses its connections.
+/// Returns the nodes that may become targets, with their servers. A change of such a node starts a sync. A node that
+/// the cluster autoscaler is about to remove stays a target until its Node is deleted, because its health check ends
+/// its traffic (KEP-3836), and a target that is removed loses its connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,
@@ -469,7 +479,7 @@ pub(super) fn candidates<'a>(
     })
 }
 
-/// The label counts when it is there, unless its value is a Go boolean that is false.
+/// Whether the node has the label. The label does not count when its value is a Go boolean that is false.
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
@@ -480,7 +490,7 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    /// Anyone may write the annotation; whether it is allowed is not known here.
+    /// Anyone may write the annotation, and it is not known here whether that is allowed.
     #[test]
     fn many_services_of_one_namespace_leave_room_for_those_of_others() {
         let service = |namespace: &str, number: i64| provider::Service {

@@ -1,10 +1,10 @@
-//! Load balancers of this cluster whose Service does not exist: found, counted, reported; deleted on
-//! request only.
+//! Finds, counts and reports load balancers of this cluster whose Service does not exist. They are deleted
+//! on request only.
 //!
-//! Nothing here may rest on an old or partial view. Services are read after the load balancers,
-//! all of them and never from a cache, so that one that came meanwhile is seen; just before the
-//! first deletion again; then each one's own Service by its name; and last the load balancer
-//! itself, by the provider.
+//! Nothing here may rest on an old or partial view. Services are read after the load balancers, all of them and
+//! never from a cache, so that a Service that appeared in the meantime is seen. They are read again just before
+//! the first deletion. Then each load balancer's own Service is read by its name. The provider reads the load
+//! balancer itself last.
 
 use super::observe::{self, NAME, Settings};
 use super::plan::{ServicePlan, Want, want};
@@ -26,13 +26,14 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What was read since
-/// `begun` is used.
+/// Returns the load balancers of this cluster whose Service does not exist. This is for `doctor`, which plans nothing.
+/// Reads since `begun` are not repeated.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
     find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
 
-/// Load balancers whose Services asked to keep them, and do not exist any more, by what was read last; and the cluster.
+/// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. Both are as
+/// they were read last.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
@@ -41,8 +42,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     Ok((cluster, kept))
 }
 
-/// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
-/// before then must be no older than `age`.
+/// Returns the orphans by what both APIs say. Orphans are returned only by answers that are newer than `begun`. When
+/// there are no orphans, the answers may also be as old as `age`.
 pub(super) fn find(
     apis: &Apis,
     name: &str,
@@ -71,7 +72,8 @@ pub(super) fn find(
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
         apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
-        // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
+        // A process whose cluster has no Services may not have read the nodes yet. The nodes are needed, because only
+        // the targets on their servers are ours.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -79,8 +81,9 @@ pub(super) fn find(
     }
 }
 
-/// Also those of Services that exist, are of another type and have no finalizer, as after a backup was restored: nothing
-/// else looks at these. They stay, for a Service may want its own again.
+/// Returns the orphans, and also the load balancers of Services that exist, are of another type and have no finalizer,
+/// as after the restore of a backup. No other code looks at these load balancers. They stay, because such a Service may
+/// want its load balancer again.
 fn orphans(
     snapshot: &dyn Snapshot,
     mut cluster: Cluster,
@@ -108,14 +111,14 @@ fn orphans(
     orphans
 }
 
-/// In the daemon, after all Services were compared: counted, reported, and deleted where a
-/// setting asks for it.
+/// Counts and reports the orphans after all Services were compared, in the daemon. Deletes them when a setting
+/// asks for that.
 pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
     let name = &settings.cluster_name;
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // Nothing waits for it.
+        // Nothing waits for this search, so its error is not reported as a failure.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
@@ -157,8 +160,8 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     plan_alone(&orphan.service, orphan.balancer, cloud)
 }
 
-/// As the plan of a Service that is not there, so that it is shown and worked off in the same way. `service`: as its
-/// labels say.
+/// Returns a plan for a Service that does not exist, so that its load balancer is shown and worked off in the same way.
+/// `service` is the name in the labels of the load balancer.
 pub(super) fn plan_alone(
     service: &str,
     balancer: Balancer,
@@ -180,18 +183,19 @@ pub(super) fn plan_alone(
 }
 
 impl ServicePlan {
-    /// Whether it is about a Service, and not about what Services left.
+    /// Whether the plan is about a Service, and not about an orphan or about certificates that Services left behind.
     pub fn is_of_service(&self) -> bool {
         self.object.kind == "Service"
     }
 
-    /// It is a load balancer that no Service wants: `service` is what its labels say.
+    /// Whether the plan is about a load balancer that no Service wants. In this case, `service` is what the labels of
+    /// the load balancer say.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND
     }
 }
 
-/// Deletes them one after the other. What there was, each with what was made.
+/// Deletes the chosen orphans one after the other. Returns a plan for each, with what was made.
 pub(super) fn delete(
     apis: &Apis,
     settings: &Settings,
@@ -239,7 +243,7 @@ pub(super) fn delete(
     done
 }
 
-/// Makes the changes of a plan that is about no Service. Returns how it failed, where it did.
+/// Makes the changes of a plan that is not about a Service. Returns the kind of the error when they failed.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,
@@ -255,8 +259,8 @@ pub(super) fn carry_out(
     failed
 }
 
-/// Everything again, from the APIs themselves. One that a Service is about to take over by its
-/// name is that Service's: so operators keep an address.
+/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name
+/// counts as that Service's, because operators keep an address by such a take-over.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
@@ -279,7 +283,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     Ok((cluster, orphans))
 }
 
-/// Is its own Service there after all, or a new one of that name that was not planned for yet?
+/// Whether the load balancer's own Service exists after all. A new Service of that name counts, too, when nothing was
+/// planned for it yet.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

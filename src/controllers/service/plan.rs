@@ -1,4 +1,4 @@
-//! What should be done for Services: a pure function of what both APIs say.
+//! Plans what should be done for Services, as a pure function of what both APIs say.
 
 use super::observe::{self, Management, NO_IDENTITY, Observed};
 use crate::controllers::controller::Proposal;
@@ -13,59 +13,61 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a Service asks of us.
+/// The wish of a Service that this controller fulfils.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Want {
-    /// A load balancer.
+    /// The Service wants a load balancer.
     Ensure,
-    /// Its load balancer gone, then our finalizer.
+    /// The load balancer must be removed, and then our finalizer.
     Remove,
-    /// Its load balancer left as it is, and our finalizer gone: a person's wish, or it is not ours any more.
+    /// The load balancer stays as it is, and our finalizer is removed. A person wants that, or the Service is not
+    /// ours any more.
     Release,
-    /// Nothing: it never had one from us, or belongs to another controller.
+    /// The Service wants nothing. It never had a load balancer from us, or belongs to another controller.
     Nothing,
 }
 
-/// What to do for one Service.
+/// The plan for one Service.
 #[derive(Debug)]
 pub struct ServicePlan {
     pub object: ObjectReference,
     pub service: Arc<Service>,
     pub want: Want,
-    /// In the cloud; for `Want::Nothing` it is empty.
+    /// The plan in the cloud. It is empty for `Want::Nothing`.
     pub cloud: LoadBalancerPlan,
-    /// Our finalizer is added to the Service before anything is created for it.
+    /// Whether our finalizer is added to the Service before anything is created for it.
     pub add_finalizer: bool,
-    /// What its status is to say, where it says something else.
+    /// The status that the Service must get. `None` when its status is right.
     pub status: Option<Vec<Ingress>>,
-    /// The controller's own; the provider's are in `cloud`.
+    /// The controller's own findings. Those of the provider are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Of a pass that a person reads: every write that was made, for programs.
+    /// Every write that was made, for programs. The list is filled only when the plans are for people.
     pub made: Vec<Value>,
-    /// Read only for an inspection: the last ones, the newest first.
+    /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
 /// One write to a Service itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServiceWrite {
-    /// Before anything is created for it.
+    /// The finalizer is added before anything is created for the Service.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
-    /// Then the Service may be deleted.
+    /// The finalizer is removed, so that the Service may be deleted.
     RemoveFinalizer {
-        /// Whether the same write empties the status; else a write before it did.
+        /// Whether this write also empties the status. If not, an earlier write did.
         empties_status: bool,
     },
-    /// And its status as it is.
+    /// The finalizer is removed, and the status stays as it is.
     EndManagement,
 }
 
-/// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
-/// balancers of a hundred targets that is most of a daemon's memory.
+/// Plans for all observed Services. Each field and target is kept in the plans only `for_people`, because twenty load
+/// balancers of a hundred targets would take most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
-        // Thousands are work, and no hang.
+        // A pass over thousands of Services takes time, so a heartbeat for each plan shows that the
+        // process does not hang.
         heartbeat::beat();
         plan_for(observed, &*observed.snapshot, service, for_people)
     };
@@ -74,7 +76,7 @@ pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     plans
 }
 
-/// For one Service, by what this snapshot shows.
+/// Plans for one Service by what this snapshot shows.
 pub(super) fn plan_for(
     observed: &Observed,
     snapshot: &dyn Snapshot,
@@ -132,7 +134,7 @@ pub(super) fn plan_for(
     plan
 }
 
-/// About a Service of which a change waits for calls.
+/// Returns the finding about a Service of which a change waits for calls.
 pub(super) fn waiting(service: &Service) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
@@ -145,8 +147,9 @@ pub(super) fn waiting(service: &Service) -> Finding {
     Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
-/// What is wrong with the manifest of a Service, which need not be in any cluster; none where it wants no load balancer
-/// from us. `snapshot`: as if the project had no load balancer. `cluster`: the groups of Services that are known.
+/// Returns what is wrong with the manifest of a Service, which need not be in any cluster. `None` when the Service
+/// wants no load balancer from us. `snapshot` shows a project without load balancers, and `cluster` has the known
+/// groups of Services.
 pub fn check(
     service: &Service,
     snapshot: &dyn Snapshot,
@@ -169,8 +172,8 @@ pub fn check(
     Some(findings)
 }
 
-/// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its
-/// finalizers alone.
+/// Returns a finding when the Service is larger than what the controller reads of it. Too little is known of such a
+/// Service, so its load balancer stays as it is. To end a Service, only its finalizers must have been read.
 fn too_large(service: &Service, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
@@ -180,7 +183,7 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// What must have been read before these plans are applied.
+/// Returns what must have been read before these plans are applied.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
@@ -189,10 +192,11 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     })
 }
 
-/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would get no
-/// traffic or take it away, and a Service let go would leave the real one behind. So plans that don't rest on the
-/// Service's own load balancer are refused where the project holds no server of the cluster's nodes either. In a cluster
-/// without nodes on cloud servers projects can't be distinguished.
+/// Refuses plans when the token may be another project's. Such a token shows neither the Service's load balancer nor a
+/// server. A new load balancer in that project would get no traffic, or would take the traffic away, and a Service that
+/// is let go would leave its real load balancer behind. Plans that do not rest on the Service's own load balancer are
+/// therefore refused when the project also has no server of the cluster's nodes. In a cluster without nodes on cloud
+/// servers, projects can't be distinguished.
 fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
@@ -214,7 +218,7 @@ fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Another Service of the group creates the load balancer: the ports of this one are added to it afterwards.
+/// A change that adds the ports of a Service to a load balancer after another Service of the group has created it.
 #[derive(Debug)]
 struct AddToNew {
     name: String,
@@ -244,9 +248,9 @@ impl Write for AddToNew {
     }
 }
 
-/// For people, as the plans would be made one after the other. Two Services may ask for one load balancer without an
-/// owner: the first gets it, and the second would find the first as its owner. What the Services of a group ask for
-/// together is done once, for the first.
+/// Changes the plans for people as if they were carried out one after the other. When two Services ask for a load
+/// balancer without an owner, the first Service gets it, and the second is refused, because the first would be the
+/// owner by then. A change that the Services of a group need together is kept only in the plan of the first Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -270,7 +274,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         }
         let new = plan.cloud.new_name();
         let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
-        // Without an annotation the second gets another name by itself.
+        // A second Service without an annotation gets another name by itself.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = plan.cloud.new_name().is_some_and(is_default);
         let found = plan.cloud.found.as_ref();
@@ -288,10 +292,12 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// By the Service alone. The finalizer's name is shared with other controllers: from a Service that is left alone it is
-/// removed only where the load balancer says that it was ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, by the Service alone. Other controllers use the same finalizer name. The
+/// finalizer of a Service that is left alone is therefore removed only when the load balancer says that it was
+/// ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &Service) -> Want {
-    // Of another type it keeps the finalizer: when it is ours again its load balancer is removed.
+    // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
+    // is ours again.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -303,7 +309,7 @@ pub fn want(service: &Service) -> Want {
 }
 
 impl Want {
-    /// The reason of a failure.
+    /// Returns the reason of a failure.
     pub(super) fn failed(self) -> Reason {
         match self {
             Want::Remove => Reason::DeleteLoadBalancerFailed,
@@ -332,7 +338,7 @@ impl ServicePlan {
         }
     }
 
-    /// What the Service itself gets, besides what is done in the cloud.
+    /// Takes over the plan in the cloud, and adds what the Service itself gets.
     fn ensure(&mut self, cloud: LoadBalancerPlan) {
         let is_synced = matches!(cloud.outcome, Outcome::Change { .. });
         self.add_finalizer = is_synced && !self.service.has_our_finalizer();
@@ -341,8 +347,8 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Syncs nothing, because too little is known of the Service. Only the mode of its addresses may change, and people see its
-    /// load balancer.
+    /// Syncs nothing of a Service of which too little is known. Only the mode of the addresses in its status may
+    /// change. A plan for people also shows its load balancer.
     fn leave_unread(
         &mut self,
         observed: &Observed,
@@ -361,8 +367,9 @@ impl ServicePlan {
         }
     }
 
-    /// Its load balancer stays as it is, with our labels: by them it is the Service's when that is ours again, and an
-    /// orphan once the Service does not exist. Without such a load balancer nothing says that the finalizer is ours.
+    /// Leaves the load balancer as it is, with our labels. By these labels, the load balancer belongs to the Service
+    /// when the Service is ours again, and is an orphan when the Service does not exist any more. When there is no load
+    /// balancer with these labels, nothing shows that the finalizer of the Service is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -380,13 +387,15 @@ impl ServicePlan {
         }
     }
 
-    /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
+    /// Returns a name such as `service/default/web`, or `load-balancer/front` for a load balancer that
+    /// no Service wants.
     pub fn name(&self) -> String {
         self.object.for_people()
     }
 
-    /// Whether the Service is planned on fresh data now. A blocked Service may not be blocked any more, what an unfinished one
-    /// waits for may have come, and a released one may have been adopted.
+    /// Whether the Service is planned on fresh data now. That is so when there is something to write. A blocked Service
+    /// may not be blocked any more, what an unfinished Service waits for may have come, and a released Service may have
+    /// been adopted, so these Services are planned on fresh data, too.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -395,25 +404,26 @@ impl ServicePlan {
             || outcome.is_released()
     }
 
-    /// Is there anything to write, to either API?
+    /// Whether there is anything to write to either API.
     pub fn has_writes(&self) -> bool {
         self.each_write(|_| ()).next().is_some()
     }
 
-    /// How many writes it holds.
+    /// Returns how many writes the plan holds.
     pub fn writes(&self) -> usize {
         self.each_write(|_| ()).count()
     }
 
-    /// Whether nothing comes before the changes that take the Service off load balancers. Which Services use the new load
-    /// balancer is known only then, and its labels say so.
+    /// Whether the changes that take the Service off load balancers are made now, because nothing has to be
+    /// done before. Only then is it known which Services use the new load balancer, and the labels of that
+    /// load balancer say so.
     fn leaves_now(&self) -> bool {
         self.cloud.outcome.changes().is_empty()
             && self.first_write().is_none()
             && self.last_write().is_none()
     }
 
-    /// The changes in the cloud that are made now.
+    /// Returns the changes in the cloud that are made now.
     pub fn changes(&self) -> &[Box<dyn Change>] {
         if self.leaves_now() {
             return self.cloud.outcome.leaves();
@@ -421,7 +431,8 @@ impl ServicePlan {
         self.cloud.outcome.changes()
     }
 
-    /// The changes that follow once everything else is done and planned again.
+    /// Returns the changes that take the Service off load balancers, unless they are made now. They follow when
+    /// everything else was done and a new plan was made.
     pub(super) fn leaves(&self) -> &[Box<dyn Change>] {
         if self.leaves_now() {
             return &[];
@@ -429,7 +440,7 @@ impl ServicePlan {
         self.cloud.outcome.leaves()
     }
 
-    /// The write before the changes in the cloud.
+    /// Returns the write to the Service that is made before the changes in the cloud.
     pub(super) fn first_write(&self) -> Option<ServiceWrite> {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         match self.want {
@@ -440,7 +451,7 @@ impl ServicePlan {
         }
     }
 
-    /// After the changes in the cloud.
+    /// Returns the write to the Service that is made after the changes in the cloud.
     pub(super) fn last_write(&self) -> Option<ServiceWrite> {
         match self.want {
             Want::Remove if self.obstacle().is_none() => {
@@ -458,7 +469,7 @@ impl ServicePlan {
         self.findings.iter().chain(&self.cloud.findings).chain(self.obstacle())
     }
 
-    /// Why nothing of the Service is synced.
+    /// Returns why nothing of the Service is synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         self.cloud.outcome.obstacle()
     }
@@ -468,23 +479,23 @@ impl ServicePlan {
         self.want == Want::Remove && self.cloud.status.is_some()
     }
 
-    /// What an operator should know although nothing is blocked.
+    /// Returns what an operator should know although nothing is blocked.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.findings.iter().chain(&self.cloud.findings);
         all.filter(|finding| finding.severity == Severity::Warning)
     }
 
-    /// Is its load balancer deleted, and not only released?
+    /// Whether the load balancer is deleted, and not only released.
     pub fn is_deletion(&self) -> bool {
         self.changes().iter().any(|change| change.kind() == ChangeKind::Removal)
     }
 
-    /// Every write in words, in the order in which they would be made.
+    /// Describes every write in words, in the order in which they would be made.
     pub fn description(&self) -> Description {
         self.each_write(|write| write.description()).collect()
     }
 
-    /// The same for programs.
+    /// Returns every write for programs, in the order in which they would be made.
     pub fn json(&self) -> Vec<Value> {
         self.each_write(|write| write.json()).collect()
     }
@@ -504,21 +515,21 @@ impl ServicePlan {
         Proposal::new(&self.object, self.description(), self.obstacle())
     }
 
-    /// Its status says that it has a load balancer, and there is none to be found.
+    /// Whether the status of the Service says that there is a load balancer, and none can be found.
     pub fn has_lost_its_own(&self) -> bool {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         let lacks = self.cloud.found.is_none() && self.rests_on_project();
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// May it, when what the plan needs was read?
+    /// Whether `rests_on_project` may become true when what the plan needs was read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle().is_none() || cloud.needs.services)
     }
 
-    /// There is no load balancer with its UID, and none with one of its addresses that could be adopted: it gets another
-    /// one, or is let go. See `refuse_in_wrong_project`.
+    /// Whether there is no load balancer with the UID of the Service, and none with one of its addresses that could be
+    /// adopted. The Service gets another load balancer, or is let go. See `refuse_in_wrong_project`.
     fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
@@ -533,8 +544,9 @@ impl ServicePlan {
             && !found.any(is_shown)
     }
 
-    /// Without what may not be done while the cluster's identity is not known: nothing is created or deleted, because it
-    /// would be another cluster's afterwards, or may be now. A load balancer that carries the UID of its Service is synced.
+    /// Removes what may not be done while the cluster's identity is not known. Nothing is created, because it would
+    /// count as another cluster's later. Nothing is deleted, because it may be another cluster's. A load balancer that
+    /// carries the UID of its Service is synced.
     fn without_identity(mut self) -> ServicePlan {
         if self.want == Want::Nothing || self.obstacle().is_some() {
             return self;
@@ -558,7 +570,7 @@ impl ServicePlan {
         self.status = None;
     }
 
-    /// Takes the changes out that are made now.
+    /// Takes the changes that are made now out of the plan, and returns them.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         if self.leaves_now() {
             return self.cloud.outcome.take_leaves();
@@ -584,7 +596,7 @@ impl Write for ServiceWrite {
         }
     }
 
-    /// E.g. `set status to 192.0.2.7, 2001:db8::1`.
+    /// Returns a text such as `set status to 192.0.2.7, 2001:db8::1`.
     fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
         let emptied = Description::new(Verb::Empty, "status", "");
@@ -627,7 +639,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// Counts how often it is asked for the time, as each beat does.
+    /// A clock that counts how often it is asked for the time, which each beat does.
     #[derive(Debug)]
     struct Counting(Instant, Cell<usize>);
 

@@ -1,8 +1,9 @@
-//! From the plans of a tick to their end. Everything is read again for what has to be written, and only a plan on that
-//! is executed. After a change that may have dropped other state the same once more.
+//! Takes the plans of a tick to their end. Everything is read again for what has to be written, and only a plan
+//! on these reads is executed. After a change that may have dropped other state, the Service is read and
+//! planned once more.
 //!
-//! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
-//! already works on the load balancer or takes the name that it wants.
+//! A Service is taken up, planned, executed and ended by itself. The Service waits for another Service only when that
+//! one already works on the load balancer, or takes the name that the Service wants.
 
 use super::admission::{self, Admission};
 use super::agenda::{self, Agenda, Why};
@@ -27,110 +28,114 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
-/// when nothing came of them.
+/// How many plans a Service gets in one tick. For example, the first plan creates a load balancer, the second one
+/// attaches it, and the third one finds nothing left to do. A Service that needs more plans than this is left to the
+/// next tick, and has failed when nothing was written by its plans.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
-/// The controller of Services, with what is kept from one tick to the next.
+/// The controller of Services, with the state that is kept from one tick to the next.
 pub struct ServiceController {
     pub(super) settings: Settings,
     pub(super) management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
-    /// Services whose load balancers are being changed; they are continued in the next tick.
+    /// The Services whose load balancers are being changed. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
-    /// Services that wait for the end of such an execution.
+    /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
+    /// name that they want.
     pub(super) queued: Vec<Queued>,
     pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
     pub(super) outages: Outages,
 }
 
-/// One tick's work.
+/// The work of one tick.
 pub(super) struct Sync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
-    /// See `plan::plan`; then the plans that were made last are kept.
+    /// Whether a person reads the plans, see `plan::plan`. Then the plans that were made last are kept.
     pub(super) for_people: bool,
-    /// Changes of Services may wait for calls: nobody asked for this tick.
+    /// Whether changes of Services may wait for calls, because nobody asked for this tick.
     pub(super) is_limited: bool,
-    /// Whose changes were made in this tick.
+    /// The payers of the changes that were made in this tick.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
-    /// When all Services were compared, where this tick did so.
+    /// When the comparison of all Services began, if this tick made one.
     pub(super) compared: Option<Instant>,
-    /// The gate refused a write: no other one is tried.
+    /// Whether the gate refused a write. No other write is tried then.
     pub(super) is_closed: bool,
-    /// Changes in the cloud were begun or ended in this tick.
+    /// Whether changes in the cloud were begun or ended in this tick.
     pub(super) has_written: bool,
 }
 
 /// A Service from the moment it is taken up until its end.
 pub(super) struct Task {
-    /// As it was read or written last.
+    /// The Service as it was read or written last.
     pub(super) service: Arc<Service>,
-    /// Who is charged for its calls. `None`: no change of a Service asked for it.
+    /// The payer of the calls. `None` means that no change of a Service asked for them.
     payer: Option<Payer>,
-    /// A plan must rest on a list of load balancers that was requested since then: before it, its own changes were
-    /// being made.
+    /// The moment since which the list of load balancers for a plan must have been requested. Before this moment,
+    /// changes of this Service were being made.
     since: Instant,
     plans: u32,
-    /// So many creations were refused in part. After the first the servers are read anew for the next plan; after the
-    /// second the load balancer is created without what may be refused.
+    /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
+    /// the second, the load balancer is created without what may be refused.
     refused: u32,
-    /// What kind of change was begun in the cloud, where one was.
+    /// The kind of the change that was begun in the cloud, if one was.
     kind: Option<ChangeKind>,
-    /// Name and ID of the load balancer that is worked on.
+    /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
-    /// Something was written for it.
+    /// Whether something was written for the Service.
     has_changed: bool,
-    /// The change that the last plan was not made for: see `Applied::Overtaken`.
+    /// The change of the last plan that was not made because something else had changed, see `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, for programs.
     made: Vec<Value>,
 }
 
-/// What an execution of changes is for.
+/// The subject of an execution of changes.
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// What the plan rests on, where it creates a load balancer: thousands of nodes are not kept for each round of plans.
+    /// The facts on which the plan rests, if the plan creates a load balancer. Other plans drop their facts, because
+    /// the facts about thousands of nodes should not be kept for each round of plans.
     observed: Option<Arc<Observed>>,
     claims: HashSet<Claim>,
 }
 
-/// Plans, and what they rest on; that is `None` when none of the Services exists any more.
+/// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
 type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
-/// It waits for the end of the execution that claims what it wants.
+/// A Service that waits for the end of the execution that claims what the Service wants.
 pub(super) struct Queued {
     task: Task,
     execution: u64,
 }
 
 impl ServiceController {
-    /// The Services whose changes are being made, or wait for those of another one.
+    /// Returns the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|one| &one.subject.task);
         executed.chain(self.queued.iter().map(|one| &one.task))
     }
 
-    /// UIDs of these Services.
+    /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn busy(&self) -> HashSet<&str> {
         self.tasks().map(Task::uid).collect()
     }
 
-    /// Who pays for them.
+    /// Returns the payers of the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn payers(&self) -> Vec<Payer> {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
-    /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first,
-    /// and a target may be another owner's now. One that only adds targets does no harm, and is followed by the next
-    /// plan. A Service that waited for a load balancer may want another one: it is due.
+    /// Drops the rest of each plan that is out of date. The rest is dropped when the Service was changed or deleted.
+    /// When nodes have changed, or Services that share the load balancer, the rest is dropped only if it takes
+    /// something away, because the replacement must be added first, and a target may be another owner's now. A rest
+    /// that only adds targets does no harm, and is followed by the next plan. A Service that waits for a load balancer
+    /// leaves the queue when it has changed, because it may want another load balancer, and is due again.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -147,8 +152,8 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Works on all executions until none is left, or until then. What has ended is finished at once, and planned
-    /// again at once where that is needed.
+    /// Works on all executions until none is left, or until the moment `until`. A Service whose execution has ended is
+    /// finished at once, or planned again at once if that is needed.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -172,7 +177,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Reads everything again for these Services, plans, and begins the changes; until none has to be planned again.
+    /// Reads everything again for these Services, plans, and begins the changes, until no Service has to
+    /// be planned again.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), Error> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
@@ -198,7 +204,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Without those whose namespace has no calls left: they go on when some are back.
+    /// Returns the tasks whose namespaces have calls left. The other tasks go on when their
+    /// namespaces have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop = |task: &mut Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
@@ -211,7 +218,8 @@ impl Sync<'_> {
         tasks
     }
 
-    /// They are due at once. Else what a comparison of all Services found would wait for the next one.
+    /// Reports these Services as unfinished, and makes them due at once. Otherwise the changes that a comparison of all
+    /// Services found would wait for the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -220,8 +228,9 @@ impl Sync<'_> {
         }
     }
 
-    /// Of these all plans were made, or the gate is closed. One for which nothing was written is tried again by the
-    /// back-off: due at once, it would be tried for ever, and no comparison of all Services would end.
+    /// Ends tasks that have had as many plans as a tick allows, or for which the gate is closed. A task for which
+    /// nothing was written is tried again by the backoff. If such a task were due at once, it would be tried for ever,
+    /// and no comparison of all Services would end.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -243,12 +252,13 @@ impl Sync<'_> {
         }
     }
 
-    /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan.
+    /// Reads both APIs as they are now, and plans what should be done. A Service that does not exist any more
+    /// has no plan.
     fn plan(&mut self, tasks: &mut [Task]) -> Result<Plans, Error> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // Where Services use load balancers together, all are needed; else each is read by itself.
+        // All Services are needed when some use load balancers together. Otherwise each Service is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.has_groups() {
             listed = list()?.value;
@@ -262,7 +272,7 @@ impl Sync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // Targets are removed by this list: an old one must not take a node away.
+        // Targets are removed by this list, and an old list must not take a node away.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
@@ -286,8 +296,8 @@ impl Sync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// The Service of a task as it is now, from a list where it is in one. `None`: it does not exist any more. Another one that
-    /// came to carry its name is planned in the next tick.
+    /// Returns the Service of a task as it is now, from the list if the list has it. `None` when the Service does not
+    /// exist any more. Another Service that has its name now is planned in the next tick.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -302,7 +312,7 @@ impl Sync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // One that did not change is kept once: its annotations may have 32 kB.
+        // A Service that did not change is kept in memory once, because its annotations may have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -312,7 +322,7 @@ impl Sync<'_> {
         }))
     }
 
-    /// The Service, which was read again, without a change that waits for calls.
+    /// Returns the Service, which was read again, without a change that waits for calls.
     fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
         if !self.is_limited {
             return Some(service);
@@ -320,7 +330,7 @@ impl Sync<'_> {
         self.state.admission.again(service, &self.state.agenda)
     }
 
-    /// Begins what was planned; the Services that have to be planned again.
+    /// Begins what was planned. Returns the Services that have to be planned again.
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
@@ -335,8 +345,8 @@ impl Sync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
-            // planned again when it has it.
+            // Two Services may want one load balancer that no Service owns. The first Service gets the load balancer,
+            // and the second is planned again after that.
             let claims = claims(&plan);
             let others = claims.iter().filter_map(|claim| claimed.get(claim));
             if let Some(execution) = others.min().copied() {
@@ -364,8 +374,8 @@ impl Sync<'_> {
         again
     }
 
-    /// Our finalizer and an event come before the first change in the cloud. The task where the Service has to be
-    /// planned again.
+    /// Writes our finalizer and an event before the first change in the cloud, and then begins the changes. Returns the
+    /// task when the Service has to be planned again.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
         match self.write(plan.first_write(), task, plan) {
@@ -402,7 +412,7 @@ impl Sync<'_> {
         None
     }
 
-    /// After the changes in the cloud. The task where the Service has to be planned again.
+    /// Ends an execution after its changes in the cloud. Returns the task when the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -418,8 +428,8 @@ impl Sync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to a creation may show that nothing is left to do in the cloud. It does not show a load balancer that
-        // the Service leaves.
+        // The answer to a creation shows the new load balancer, and so it may show that nothing is left to do in the
+        // cloud. The answer does not show a load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -433,7 +443,7 @@ impl Sync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Not all of it was made, so nothing that rests on it is written.
+        // Some changes were not made, so nothing that rests on them is written.
         if result.is_stopped {
             return Some(task);
         }
@@ -456,7 +466,7 @@ impl Sync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // Nothing was done, so no event reports its end.
+            // Nothing was done, so no event reports the end of a change.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -466,7 +476,7 @@ impl Sync<'_> {
         self.finish(task, plan)
     }
 
-    /// Nothing of the Service is synced. Only its addresses may get another mode.
+    /// Ends a Service of which nothing is synced. Only its addresses may get another mode.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         match self.write(plan.last_write(), &mut task, &mut plan) {
             Ok(_) => plan.status = None,
@@ -476,8 +486,8 @@ impl Sync<'_> {
         self.fail(task, plan, why, Some(obstacle.reason));
     }
 
-    /// The cloud refused some of the changes. The address is there, so the status is written all the same, unless another load
-    /// balancer serves the Service.
+    /// Ends a Service of which the cloud refused some changes. The address is there, so the status is written all the
+    /// same, unless another load balancer serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         let status = plan.last_write();
         let status = status.filter(|_| !plan.cloud.outcome.moves());
@@ -489,7 +499,8 @@ impl Sync<'_> {
         self.failed(task, plan, why)
     }
 
-    /// The load balancer is as it should be: now Kubernetes. The task where the Service has to be planned again.
+    /// Writes to Kubernetes after the load balancer is as it should be. Returns the task when the Service has to
+    /// be planned again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(plan.last_write(), &mut task, &mut plan) {
@@ -509,8 +520,8 @@ impl Sync<'_> {
         None
     }
 
-    /// Makes one of the plan's writes to the Service itself, where it has that. False: what the plan rests on changed
-    /// meanwhile.
+    /// Makes a write of the plan to the Service itself, if there is one. Returns `false` when what the plan rests on
+    /// changed in the meantime.
     fn write(
         &mut self,
         write: Option<ServiceWrite>,
@@ -546,7 +557,7 @@ impl Sync<'_> {
         Ok(true)
     }
 
-    /// The end of a Service for which there is nothing to do, or of which too little is known.
+    /// Ends a Service for which there is nothing to do, or of which too little is known.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
@@ -560,7 +571,7 @@ impl Sync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) -> Option<Task> {
         if error.is_not_found() {
-            // The Service does not exist any more: nothing is left to be done.
+            // The Service does not exist any more, so nothing is left to be done.
             task.warn_of_leftover();
             return None;
         }
@@ -584,8 +595,8 @@ impl Sync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// The end of a Service in this tick. One that failed, or that something in the cloud keeps unfinished, is taken
-    /// up again by the back-off, and the same one pays for that.
+    /// Notes the end of a Service in this tick. A Service that failed, or that something in the cloud keeps unfinished,
+    /// is taken up again by the backoff, and the same payer pays for that.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.ended(&plan.object.uid, is_tried_again);
@@ -612,14 +623,14 @@ fn patched(
             written.share_annotations(service);
             Ok(Arc::new(written))
         }
-        // The Service was deleted already.
+        // The Service was already deleted.
         Err(error) if error.is_not_found() && write.ends_management() => Ok(Arc::clone(service)),
         Err(error) => Err(error),
     }
 }
 
-/// A merge patch through the status, which is all that the official role allows. It names the version it was planned
-/// on.
+/// Returns a merge patch for the status subresource, because the official role allows no other write. The patch names
+/// the version for which it was planned.
 fn patch(service: &Service, write: &ServiceWrite) -> Value {
     let own = LOAD_BALANCER_FINALIZER;
     let finalizers = service.metadata.finalizers.iter().map(String::as_str);
@@ -668,8 +679,8 @@ impl Task {
         }
     }
 
-    /// The Service was deleted by force while its load balancer was worked on: the log is the only place left to
-    /// report that at once.
+    /// Warns that a Service was deleted by force while its load balancer was worked on. The log is the only place left
+    /// that can report this at once.
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
@@ -681,7 +692,7 @@ impl Task {
     }
 }
 
-/// Notes which execution claims what this one claims.
+/// Enters the ID of this execution for each of its claims.
 fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
     claimed.extend(execution.subject.claims.iter().cloned().map(|claim| (claim, execution.id)));
 }

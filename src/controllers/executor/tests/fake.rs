@@ -1,4 +1,4 @@
-//! A cloud that answers to each change what the change says.
+//! A fake cloud that answers each change as the change says.
 
 use super::super::*;
 use crate::provider::{Description, Verb, Write};
@@ -6,17 +6,17 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// What the fake cloud answers to a change.
+/// The answer of the fake cloud to a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Done,
-    /// An action, for so many seconds.
+    /// An action that takes this many seconds.
     Runs(u64),
-    /// An action that fails then.
+    /// An action that fails after this many seconds.
     Fails(u64),
-    /// It never ends.
+    /// An action that never ends.
     Forever,
-    /// Done, and the answer takes so many milliseconds.
+    /// The change is made, and the answer takes this many milliseconds.
     Slow(u64),
     LookAgain,
     Error(fn() -> ErrorKind),
@@ -45,27 +45,27 @@ pub(super) struct Cloud {
     log: Mutex<Vec<String>>,
     actions: Mutex<HashMap<ActionId, (Instant, bool)>>,
     last: AtomicU64,
-    /// Questions that get no answer.
+    /// How many questions get no answer.
     pub(super) deaf: AtomicI64,
     in_flight: AtomicI64,
     pub(super) most_in_flight: AtomicI64,
-    /// The process is to end.
+    /// Whether the process is about to end.
     pub(super) is_ending: AtomicBool,
-    /// How often that was asked.
+    /// How often the executor asked whether the process is about to end.
     pub(super) rounds: AtomicU64,
 }
 
-/// A step that is made in its turn.
+/// Returns a step that is made in its turn.
 pub(super) fn step(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, false, false)
 }
 
-/// One that may follow at once, and may fail alone: a target.
+/// Returns a step that may follow at once and may fail alone, as a target does.
 pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
     step_of(name, answers, true, true)
 }
 
-/// One that takes the last target away.
+/// Returns a step that takes the last target away.
 pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
     Step { needs_another: true, ..step(name, answers) }
 }
@@ -89,7 +89,7 @@ impl Deref for Fake {
 }
 
 impl Fake {
-    /// Executes each of these lists until its end; the executions, in the order of the lists.
+    /// Executes each of these lists until its end. Returns the executions in the order of the lists.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -102,7 +102,7 @@ impl Fake {
         self.executor(lists).run(self, concurrency)
     }
 
-    /// All of these begun; the subject of each is its place.
+    /// Returns an executor that has begun all these lists. The subject of each execution is the place of its list.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
         let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
@@ -112,7 +112,7 @@ impl Fake {
         executor
     }
 
-    /// Executes these in turn until their end; each is to begin by that moment.
+    /// Executes these lists in turn until their end. Each must begin by its moment.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,
@@ -137,7 +137,7 @@ impl Fake {
         self.log.lock().unwrap().clone()
     }
 
-    /// What was sent, in its order.
+    /// Returns what was sent, in order.
     pub(super) fn sent(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| !line.starts_with("ask")).collect()
     }
