@@ -1,5 +1,5 @@
-//! Views of what an API answered, each with its age, or the reason why there is no view. A reader says how old a view
-//! may be. This file also decides when an API that does not answer is called again.
+//! Views of what an API answered, each with its age, or the error because of which there is no view. A reader says how
+//! old a view may be. This file also decides when an API that does not answer is called again.
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;

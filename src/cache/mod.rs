@@ -424,8 +424,8 @@ impl Apis {
         answer
     }
 
-    /// Whether the last call about dedicated servers failed. A tick without such a call does not prove that the
-    /// API answers again.
+    /// Whether the last call about dedicated servers failed. A tick without such a call does not prove that the API of
+    /// dedicated servers answers again.
     pub fn dedicated_fails(&self) -> bool {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
@@ -443,7 +443,7 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(Error::Cloud)
         } else {
-            // A list in which only single servers were read again does not count as a whole list.
+            // A list in which only some servers were read again by name does not count as a new list of all servers.
             let partial = known.as_ref().filter(|one| one.named.is_some());
             let partial = partial.and_then(|one| Some(one.cloud.as_ref().ok()?.asked));
             self.instances_since(needs.since.max(partial), needs.max_age, urgency)

@@ -113,8 +113,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object, unless the object failed. When an object has two outcomes, the one that is lower in
-/// this list counts.
+/// The outcome for one object that did not fail. When an object has two outcomes, the one that comes later
+/// in this enum counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was as it should be.

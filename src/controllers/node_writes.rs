@@ -249,7 +249,7 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
-            // Another node that has this name now is planned in the next tick.
+            // When another node has this name now, it is not planned here but in the next tick.
             let node = node.filter(|node| node.metadata.uid == object.uid);
             match node.map(|node| replan(&node)).transpose() {
                 Ok(plan) => applied.plan = plan,

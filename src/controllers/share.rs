@@ -1,4 +1,4 @@
-//! A share of the project's calls: how many may be used at once, and how many come back with time.
+//! A share of the project's calls, which limits how many calls may be used at once and how many come back with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};

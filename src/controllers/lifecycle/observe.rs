@@ -20,9 +20,9 @@ const SEEN_AT_LEAST: usize = 2;
 /// The number of failed reads of single servers after which the API counts as not answering.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns facts about the servers of those `due` nodes that are not ready, and the error of the API that did not
-/// answer. `nodes` are all nodes. When one API does not answer, nothing is known of its servers, and the facts about
-/// the other API's servers stand.
+/// Returns facts about the servers of those `due` nodes that are not ready, and the error of an API that
+/// did not answer. `nodes` are all nodes. When one API does not answer, there are facts about the servers
+/// of the other API alone.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<Node>],
@@ -210,7 +210,7 @@ impl Observation<'_> {
     }
 }
 
-/// The answers to the questions about single servers.
+/// The results of reads of single servers.
 #[derive(Default)]
 struct Found {
     facts: Facts,

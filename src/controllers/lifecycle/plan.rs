@@ -33,8 +33,8 @@ pub enum Fact {
 /// The plan for a node that is not ready, or that has the shutdown taint.
 pub type LifecyclePlan = Plan<NodeChange>;
 
-/// Plans for a node that is not ready, or that has the shutdown taint. With `guard`, a node is deleted only when the
-/// server of another node is visible.
+/// Plans for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is deleted only if
+/// the list of servers holds the server of another node.
 pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = Plan::new(node.object(), &node.metadata.resource_version);
     if node.metadata.deletion_timestamp.is_some() {

@@ -170,7 +170,7 @@ impl<'a> Sync<'a> {
         is_complete
     }
 
-    /// Notes what became of the changes of one destination, of which only the first ones may have been made.
+    /// Notes the outcome of the changes of one destination. Some of the last changes may not have been made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {

@@ -99,8 +99,8 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns who pays for what is planned for the Service now: the payer of the Service's own change, or that of
-    /// another Service in its group. `of_groups` is the result of [`Admission::payers_of_groups`].
+    /// Returns the payer of what is planned for the Service now, which is the payer of the Service's own change or of a
+    /// change of another Service in its group. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &Service,
@@ -171,7 +171,8 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Notes the end of what was planned for the Service. `unfinished` is the payer when the Service is tried again.
+    /// Notes that the plan of the Service has ended. `unfinished` is the payer of the next try, or `None` when
+    /// no other try follows.
     pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
         let admitted = self.admitted.get_mut(&service.metadata.uid);
         if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {

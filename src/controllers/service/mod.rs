@@ -121,8 +121,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the Services that are asked for, by what both APIs say. A Service that is left alone gets
-    /// a plan when there is a load balancer of it.
+    /// Returns the plans for the selected Services, by what both APIs say. A Service that is left alone has a plan only
+    /// when it has a load balancer.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }

@@ -37,7 +37,7 @@ pub struct Settings {
     pub sync_interval: Duration,
     /// How often unchanged load balancers are compared. This is the setting `--load-balancer-resync-period`.
     pub resync_period: Duration,
-    /// How many requests are in flight. This is the setting `--concurrent-service-syncs`.
+    /// The largest number of requests in flight. This is the setting `--concurrent-service-syncs`.
     pub concurrency: usize,
     /// The name of the cluster, for people. This is the setting `--cluster-name`.
     pub cluster_name: String,

@@ -595,8 +595,8 @@ impl Sync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Notes the end of a Service in this tick. A Service that failed, or that something in the cloud keeps unfinished,
-    /// is taken up again by the backoff, and the same payer pays for that.
+    /// Notes the end of a Service in this tick. When the Service failed, or waits for something in the cloud, the
+    /// backoff decides when it is taken up again, and the same payer pays for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.ended(&plan.object.uid, is_tried_again);
