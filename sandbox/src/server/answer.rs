@@ -1,4 +1,4 @@
-//! Writes one answer: whole, in chunks, drop by drop, or broken off on purpose.
+//! Writes one answer: whole, in chunks, in drips, or cut off on purpose.
 
 use std::io;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
 use crate::time;
 
-/// What happens to the connection next.
+/// What happens to the connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     KeepAlive,
     Close,
 }
 
-/// Chunks of an answer that is sent chunked, in bytes.
+/// The size of each chunk of a chunked answer, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// So much of a body is written together with the head; of a large list the rest is not copied again.
+/// How many bytes of a body are written together with the head. The rest of a large list is not copied again.
 const FIRST_BYTES: usize = 256 << 10;
 
 /// Writes `response` the way `delivery` says. `pause` waits between drops.
@@ -93,7 +93,7 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // Whoever answers may have a clock of its own.
+    // The handler may have a clock of its own.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());
@@ -153,7 +153,7 @@ fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        // RFC 9112, 4: the phrase may be empty.
+        // RFC 9112, 4 allows an empty reason phrase.
         _ => "",
     }
 }
