@@ -1,4 +1,4 @@
-//! What a fault does to a call, and the wrong answers that real clouds and proxies give.
+//! The effects of a fault on a call, and the wrong answers that real clouds and proxies give.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::Delivery;
 use crate::exchange::{Request, Response};
 use crate::time;
 
-/// Makes another answer of an answer.
+/// Turns an answer into another answer.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
-/// Runs in the server's thread, while the client waits.
+/// A function that runs in the server's thread, while the client waits.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
 /// What happens to a call that a rule hits.
@@ -21,13 +21,13 @@ pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 pub enum Effect {
     /// A wait before the handler runs.
     Slow(Duration),
-    /// A wait after the handler ran: a client with a shorter time-out gives up on what has happened.
+    /// A wait after the handler ran. A client with a shorter time-out gives up although the request took effect.
     SlowAnswer(Duration),
-    /// This answer; the handler does not run.
+    /// The client gets this answer; the handler does not run.
     Instead(Response),
-    /// The handler runs; the client is told this all the same.
+    /// The handler runs, and the client gets this answer all the same.
     AfterAll(Response),
-    /// The handler runs; the client gets what this makes of its answer.
+    /// The handler runs, and the client gets the answer that this function returns.
     Changed(Change),
     /// The handler runs; its answer's second half is gone and `Content-Length` fits what is left.
     Malformed,
@@ -35,11 +35,11 @@ pub enum Effect {
     Reset,
     /// The handler runs; the connection ends without an answer.
     AnswerLost,
-    /// The handler runs; its answer travels in this way.
+    /// The handler runs, and its answer is delivered in this way.
     Deliver(Delivery),
-    /// A test's hand in the world before the handler runs …
+    /// A test's function runs before the handler.
     Before(Hook),
-    /// … and between the handler and the answer.
+    /// A test's function runs between the handler and the answer.
     After(Hook),
 }
 
@@ -56,12 +56,12 @@ impl Effect {
         Effect::Changed(Arc::new(change))
     }
 
-    /// The Hetzner half refuses, e.g. `(503, "maintenance", "…")`.
+    /// The Hetzner half refuses, e.g. with `(503, "maintenance", "…")`.
     pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
 
-    /// The Hetzner project's budget is used up; `RateLimit-Reset` is when it will be full again.
+    /// The rate limit of the Hetzner project is used up. `RateLimit-Reset` says when the budget will be full again.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
@@ -73,13 +73,13 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// Robot refuses, e.g. `(500, "INTERNAL_ERROR", "…")`. Neither login nor call count.
+    /// Robot refuses, e.g. with `(500, "INTERNAL_ERROR", "…")`. Neither the login nor the call is counted.
     pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
         let body = json!({"error": {"status": status, "code": code, "message": message}});
         Effect::Instead(Response::json(status, &body))
     }
 
-    /// So many requests in so many seconds were too many for Robot.
+    /// Robot refuses because there were more than `max_request` requests in `interval_s` seconds.
     pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
         let body = json!({"error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
@@ -88,17 +88,17 @@ impl Effect {
         Effect::Instead(Response::json(403, &body))
     }
 
-    /// Robot is being maintained: 503 with a page. For one without a body: [`Effect::Instead`].
+    /// Robot is under maintenance: 503 with an HTML page. [`Effect::Instead`] can give a 503 without a body.
     pub fn robot_maintenance() -> Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// 403 that is no JSON: what stands before Robot refuses, and it is no rate limit.
+    /// The proxy in front of Robot refuses with a 403 that is not JSON and does not mean a rate limit.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// The Kubernetes half refuses with a `Status`, e.g. `(500, "InternalError", "…")`.
+    /// The Kubernetes half refuses with a `Status`, e.g. with `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }
@@ -111,22 +111,22 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// A proxy on the way does not know the path: 404 that is no API's 404.
+    /// A proxy on the way does not know the path: a 404 that did not come from the API.
     pub fn proxy_not_found() -> Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }
 
-    /// A gateway gave up on what was done in the end: 504 in HTML.
+    /// A gateway gave up although the request took effect in the end: 504 in HTML.
     pub fn gateway_timeout() -> Effect {
         Effect::AfterAll(html(504, "504 Gateway Time-out"))
     }
 
-    /// 200 with a page for people.
+    /// The answer is 200 with an HTML page for people.
     pub fn html() -> Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// 200 with JSON that is some other service's.
+    /// The answer is 200 with the JSON of some other service.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }
@@ -176,7 +176,7 @@ impl fmt::Debug for Effect {
     }
 }
 
-/// An answer that ends too early, though the connection has no complaint.
+/// Returns an answer that ends too early, although the HTTP message is complete.
 pub(super) fn malformed(mut response: Response) -> Response {
     response.body.truncate(response.body.len() / 2);
     if response.body.is_empty() {

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// After so many failed logins the caller's address is blocked, for [`BLOCK`]. All callers of a sandbox share one
-/// address. A failed login counts for as long as a block lasts (not documented), and a successful login does not
-/// reset the count.
+/// The number of failed logins after which the caller's address is blocked, and the length of the block. All callers of
+/// a sandbox share one address. A failed login counts for as long as a block lasts (not documented), and a successful
+/// login does not reset the count.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -100,7 +100,7 @@ pub struct Logins {
 
 struct State {
     servers: BTreeMap<u64, DedicatedServer>,
-    /// Servers that were ever created.
+    /// The number of servers that were ever created.
     created: u64,
     users: Vec<User>,
     limits: [Budget; 2],

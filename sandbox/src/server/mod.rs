@@ -35,7 +35,7 @@ use crate::faults::Faults;
 
 /// The settings of a server: the handler, the address, and the limits.
 pub struct Config {
-    /// Which half the calls are logged under and faults are matched by.
+    /// The half under which calls are logged and by which faults are matched.
     pub half: Half,
     pub address: IpAddr,
     /// 0 means any free port.
