@@ -29,7 +29,7 @@ pub enum Effect {
     AfterAll(Response),
     /// The handler runs, and the client gets the answer that this function returns.
     Changed(Change),
-    /// The handler runs; its answer's second half is gone and `Content-Length` fits what is left.
+    /// The handler runs. The second half of its answer is missing, and `Content-Length` fits the rest.
     Malformed,
     /// The handler does not run; the connection is reset.
     Reset,
