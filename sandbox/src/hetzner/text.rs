@@ -1,4 +1,4 @@
-//! JSON as text, from which answers are made. A tree of a server with its prices would take twenty times as long.
+//! JSON as text, from which answers are made. A tree of a server with its prices would cost twenty times as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
