@@ -1,4 +1,4 @@
-//! A world described in a file: what the flags of the program say, and more servers and faults.
+//! A world described in a file: the settings of the program's flags, and further servers and faults.
 
 mod faults;
 
@@ -15,7 +15,7 @@ pub use faults::{EFFECTS, FaultEntry};
 use crate::exchange::{Handler, Request};
 use crate::world::{Builder, Sandbox};
 
-/// The file, read with [`Scenario::load`]. Unknown fields are errors.
+/// The contents of the file, read with [`Scenario::load`]. Unknown fields are errors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -32,7 +32,7 @@ pub struct Scenario {
     pub random_faults: Option<RandomFaults>,
 }
 
-/// A server beside the ones of `nodes`.
+/// A server in addition to those of `nodes`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerEntry {
@@ -45,19 +45,20 @@ pub struct ServerEntry {
     pub ipv4: bool,
     #[serde(default = "yes")]
     pub ipv6: bool,
-    /// In the Network, when there is one.
+    /// Whether the server is in the Network, when there is one.
     #[serde(default = "yes")]
     pub network: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// It joins the cluster.
+    /// Whether the server joins the cluster.
     #[serde(default = "yes")]
     pub node: bool,
     #[serde(default = "yes")]
     pub running: bool,
 }
 
-/// A dedicated server beside the ones of `robot`. What is left out is as there; null is shown as null.
+/// A dedicated server in addition to those of `robot`. A field that is left out has the same default as those servers.
+/// Null is shown as null.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -70,18 +71,18 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// Without its `/64`.
+    /// The network without its `/64`.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
-    /// Ways to reset it; `[]` for none.
+    /// The ways to reset the server; `[]` means that there are none.
     pub reset_types: Option<Vec<String>>,
-    /// It does not join the cluster.
+    /// Whether the server stays out of the cluster.
     pub no_node: bool,
-    /// It is off.
+    /// Whether the server is off.
     pub off: bool,
 }
 
-/// Null is a value too.
+/// Reads a field in which null is a value, too.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -97,7 +98,8 @@ impl Scenario {
     /// Reads a YAML file.
     ///
     /// # Errors
-    /// It cannot be read, is not YAML, has an unknown field, or a fault that makes no sense.
+    /// An error means that the file cannot be read, is not YAML, or has an unknown field or a fault that
+    /// makes no sense.
     pub fn load(path: &Path) -> io::Result<Scenario> {
         let named = |error: String| invalid(format!("{}: {error}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
@@ -109,7 +111,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What the builder can be told of it.
+    /// Applies the settings that the builder has.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
@@ -138,10 +140,11 @@ impl Scenario {
         builder
     }
 
-    /// The rest, in a world that runs.
+    /// Applies the rest of the scenario to a running world.
     ///
     /// # Errors
-    /// The cloud refuses a server, or a dedicated one has no name or another's number.
+    /// An error means that the cloud refuses a server, or that a dedicated server has no name or the number
+    /// of another server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;
@@ -163,11 +166,11 @@ impl Scenario {
     }
 }
 
-/// A server is ready in seconds of the simulated time; this is real time.
+/// The limit in real time. A server is ready within seconds of the simulated time.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {
-    /// Through the API, which says what is wrong with an entry.
+    /// Creates the server through the API, which reports errors in an entry.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
         let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({

@@ -99,6 +99,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     Ok(())
 }
 
+/// Creates the Primary IP of a request. Returns its ID and the server for which the address is requested.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;

@@ -273,7 +273,7 @@ fn read_firewalls(call: &Call, fields: &mut Fields) -> Result<Vec<u64>, ApiError
     fields.objects("firewalls")?.into_iter().map(read).collect()
 }
 
-/// Reads the location. Returns the first location where the server type is sold when the request contains no location.
+/// Returns the location of a request, or the first location where the server type is sold when the request has none.
 fn read_location(
     fields: &mut Fields,
     server_type: &ServerType,

@@ -196,8 +196,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
     hold_what_is_shown(world, server);
 }
 
-/// Checks alias addresses. `fresh` are the addresses that the server does not have yet, and `count` is the number of
-/// addresses that the server will have.
+/// Checks alias addresses. `fresh` are the aliases that the server does not have yet, and `count` is the number of
+/// aliases that the server will have.
 fn check_aliases(
     network: &Network,
     server: &Server,
