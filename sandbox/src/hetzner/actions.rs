@@ -51,7 +51,7 @@ pub struct Action {
     begun: Instant,
     duration: Duration,
     end: Option<End>,
-    /// The code and message with which the action will fail, known from the start.
+    /// The code and message with which the running action will fail.
     doom: Option<(String, String)>,
 }
 

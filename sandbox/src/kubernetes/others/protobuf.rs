@@ -1,11 +1,11 @@
-//! Bodies in protobuf: kubectl speaks nothing else in a few commands (`auth can-i`, `create namespace`,
-//! `create service`). Answers are JSON all the same, which these commands accept.
+//! Bodies in protobuf, because a few commands of kubectl send nothing else (`auth can-i`, `create namespace`, `create
+//! service`). Answers are JSON all the same, which these commands accept.
 //!
-//! Only the kinds of those commands are here. A field that is not in the tables is an error, not lost in silence.
+//! Only the kinds of those commands are here. A field that is not in the tables is an error, and is not ignored.
 
 use serde_json::{Map, Value};
 
-/// What a kind looks like on the wire: number and name of each field, from the `generated.proto` of its package.
+/// The wire format of a kind: number, name and type of each field, from the `generated.proto` of its package.
 type Message = &'static [(u64, &'static str, Wire)];
 
 #[derive(Clone, Copy)]
@@ -16,18 +16,18 @@ enum Wire {
     Message(Message),
     Texts,
     Messages(Message),
-    /// Map of strings: entries with key 1 and value 2.
+    /// A map of strings, whose entries have key 1 and value 2.
     Map,
-    /// Its type says which of the two others counts.
+    /// A message whose type says which of its two other fields counts.
     IntOrString,
-    /// Set by the server whatever a client says.
+    /// A field that the server sets whatever a client says.
     Ignored,
 }
 
-/// In front of every body: `k8s` and a zero.
+/// The beginning of every body: `k8s` and a zero byte.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// `runtime.Unknown`: type, and the object itself as bytes.
+/// The fields of `runtime.Unknown`: the type, and the object itself as bytes.
 const UNKNOWN: [u64; 2] = [1, 2];
 const TYPE_META: Message = &[(1, "apiVersion", Wire::Text), (2, "kind", Wire::Text)];
 
@@ -116,10 +116,10 @@ const ACCESS_REVIEW: Message = &[
     (3, "status", Wire::Ignored),
 ];
 
-/// The object in a body, as JSON has it; none for a kind that is not read here.
+/// Reads the object in a body as JSON. Returns `None` for a kind that is not read here.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// The error says what is wrong with the bytes.
 pub fn read(kind: &str, body: &[u8]) -> Option<Result<Value, String>> {
     let message = match kind {
         "Namespace" => NAMESPACE,
@@ -142,7 +142,7 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // Content type and encoding: empty.
+            // Content type and encoding are empty.
             _ => {}
         }
     }
@@ -150,7 +150,8 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
     Ok(Value::Object(object))
 }
 
-/// Fields that are empty are left out: protobuf does not tell them from those that were not set.
+/// Decodes a message. Empty fields are left out, because protobuf does not distinguish empty fields from fields that
+/// were not set.
 fn decode(message: Message, bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let mut object = Map::new();
     for field in Fields(bytes) {
@@ -211,13 +212,13 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// A field's value as it stands on the wire.
+/// The value of a field as it is on the wire.
 enum Raw<'a> {
     Number(i64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in their order. The first error ends them.
+/// The fields of a message, in their order. The iterator ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -241,7 +242,7 @@ impl<'a> Fields<'a> {
         const LENGTH_DELIMITED: u64 = 2;
         let key = self.varint()?;
         let raw = match key & 7 {
-            // Negative numbers are written as the unsigned ones with the same bits.
+            // Negative numbers are written as the unsigned numbers with the same bits.
             VARINT => Raw::Number(self.varint()?.cast_signed()),
             LENGTH_DELIMITED => {
                 let length = usize::try_from(self.varint()?).ok()?;

@@ -1,4 +1,4 @@
-//! `ObjectMeta` and what several kinds share.
+//! `ObjectMeta` and other types that several kinds share.
 
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
 
@@ -27,7 +27,7 @@ static OBJECT_META_FIELDS: Object = Object {
             Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid")),
         ),
         optional("finalizers", Type::List(&Type::String, Merge::Set)),
-        // Read so that an object that a real server showed can be sent back; not kept.
+        // The field is read so that an object of a real server can be sent back. The field is not kept.
         optional("managedFields", Type::List(&Type::Opaque, Merge::Atomic)),
     ],
 };

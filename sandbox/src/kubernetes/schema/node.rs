@@ -49,7 +49,7 @@ static STATUS: Object = Object {
         optional("allocatable", Type::Quantities),
         optional("phase", Type::String),
         optional("conditions", Type::List(&Type::Object(&CONDITION), Merge::ByKey("type"))),
-        // By type, which is not unique: the well-known trap of this field.
+        // The merge key is the type, which is not unique. This is a well-known trap of the field.
         optional("addresses", Type::List(&Type::Object(&ADDRESS), Merge::ByKey("type"))),
         always("daemonEndpoints", Type::Object(&DAEMON_ENDPOINTS)),
         always("nodeInfo", Type::Object(&SYSTEM_INFO)),
