@@ -1,4 +1,4 @@
-//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and spoken to
+//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and reached
 //! over real HTTP, or in memory with simulated time ([`Builder::in_memory`], [`time::simulate`]).
 //!
 //! | module | job | knows |
@@ -15,8 +15,8 @@
 //! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a world described in a file | `world` |
 //!
-//! All of them may ask `time`. The halves know nothing of sockets, the server nothing of the APIs: a test can call a half
-//! directly.
+//! All modules may use `time`. The halves know nothing of sockets, and the server knows nothing of the APIs, so that a
+//! test can call a half directly.
 
 pub mod calls;
 pub mod credentials;
@@ -38,7 +38,7 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// The APIs: a half each of the world, and the Robot web service beside them.
+/// The APIs: the two halves of the world, and the Robot web service beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

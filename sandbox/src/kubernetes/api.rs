@@ -1,4 +1,4 @@
-//! One request from beginning to end: who asks, whether they may, and what is answered.
+//! Answers one request: authentication, authorization, and the answer.
 
 use serde_json::{Value, json};
 
@@ -106,16 +106,17 @@ fn resource_answer(
     }
 }
 
-/// For the namespaces themselves the authorizer's namespace is the name.
+/// Returns the namespace of the objects. For the namespaces themselves it is empty, although the authorizer's namespace
+/// is their name.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }
 
-/// Objects of a namespace are reached through it; of those without one there is no such path.
+/// Checks the path. Objects in a namespace are reached through the namespace, and other objects have no such path.
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // Only lists go over all namespaces.
+        // Only lists cover all namespaces.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };
@@ -137,7 +138,7 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     }
 }
 
-/// May the one who asks do what they ask about?
+/// Answers whether the caller may do what the access review asks about.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

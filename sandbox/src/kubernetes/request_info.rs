@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method and path: the server's `RequestInfo`.
+//! The meaning of a request's method and path: the server's `RequestInfo`.
 
 use crate::exchange::Request;
 
@@ -11,17 +11,17 @@ pub enum RequestInfo {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// Empty: none in the path.
+    /// The namespace, which is empty when the path contains none.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// For lists the name that a field selector `metadata.name=…` asks for.
+    /// The name. A list has the name of its field selector `metadata.name=…`.
     pub name: String,
-    /// Whether the name stood in the path.
+    /// Whether the name was in the path.
     pub named: bool,
 }
 
@@ -48,7 +48,7 @@ fn in_group(
     version: &str,
     rest: &[&str],
 ) -> Option<ResourceRequest> {
-    // `namespaces/NAME/status` is a subresource of the namespace, not a resource inside it.
+    // `namespaces/NAME/status` is a subresource of the namespace, and not a resource inside the namespace.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
             (*namespace, &rest[2..])
@@ -65,7 +65,7 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // The namespace of a Namespace is its own name, as the authorizer sees it.
+    // The namespace of a Namespace is its own name, because the authorizer expects this.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
@@ -94,7 +94,7 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// A list of one name counts as access to that name.
+/// Returns the name that a field selector selects, because a list of one name counts as access to that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

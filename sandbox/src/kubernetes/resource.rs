@@ -8,7 +8,7 @@ use super::status;
 
 /// A resource of the API and what distinguishes it from the others.
 pub struct Resource {
-    /// Empty for the core group.
+    /// The group, which is empty for the core group.
     pub group: &'static str,
     pub plural: &'static str,
     pub singular: &'static str,
@@ -19,18 +19,19 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether there is a `status` subresource.
     pub status: bool,
-    /// `None`: nothing can be written, so nothing is ever there. With read verbs alone only tests write.
+    /// The fields. `None` means that nothing can be written, so that there are never any objects. When there are only
+    /// read verbs, only tests write objects.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
-    /// Where the real server keeps them; shows in one error message.
+    /// The prefix of the keys in the real server's storage, which appears in one error message.
     pub storage_prefix: &'static str,
-    /// A PUT may come without `resourceVersion`.
+    /// Whether a PUT may have no `resourceVersion`.
     pub unconditional_update: bool,
-    /// A PUT to a name that is not there creates it.
+    /// Whether a PUT to a name that does not exist creates the object.
     pub create_on_update: bool,
-    /// DELETE answers the object and not a `Status`.
+    /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// What can be selected on besides `metadata.name` and `metadata.namespace`.
+    /// The fields that can be selected in addition to `metadata.name` and `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
 }
 
@@ -40,7 +41,7 @@ pub const VERSION: &str = "v1";
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// What most rows have.
+/// The values that most rows have.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",
@@ -60,7 +61,7 @@ const DEFAULT: Resource = Resource {
     selectable_fields: &[],
 };
 
-/// In the order of discovery: core first, then by name.
+/// The resources in the order of discovery: core first, then by name.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         plural: "events",
@@ -211,23 +212,23 @@ pub static RESOURCES: &[Resource] = &[
     },
 ];
 
-/// By group and plural name.
+/// Finds a resource by group and plural name.
 pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
 }
 
-/// By plural name alone: the names of our resources are unique.
+/// Finds a resource by its plural name alone, because the plural names of our resources are unique.
 pub fn named(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.plural == plural)
 }
 
 impl Resource {
-    /// `v1`, `coordination.k8s.io/v1`
+    /// Returns e.g. `v1` or `coordination.k8s.io/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
     }
 
-    /// `nodes`, `leases.coordination.k8s.io`
+    /// Returns e.g. `nodes` or `leases.coordination.k8s.io`.
     pub fn qualified(&self) -> String {
         status::qualified(self.plural, self.group)
     }

@@ -127,7 +127,7 @@ impl View {
                     objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
-                // v1.36 answers an empty list of this form with null, and only of this form.
+                // v1.36 shows `"items":null` for an empty list in this form, and in no other form.
                 match items.is_empty() {
                     true => text.replace(r#""items":[]"#, r#""items":null"#),
                     false => text,

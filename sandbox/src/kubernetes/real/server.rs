@@ -120,8 +120,7 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Sends a request of the owner, with its query in the path, and repeats the request while the server is busy.
-    /// Status 0 means that there is no answer.
+    /// Sends a request of the owner, with its query in the path. Status 0 means that there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();

@@ -89,8 +89,7 @@ impl Taken {
     }
 }
 
-/// Keeps `clusterIP` and `clusterIPs[0]`, which are an old and a new name of one field, equal when an update changes
-/// only one of them.
+/// Makes `clusterIPs` follow `clusterIP`, the older name of `clusterIPs[0]`, when an update changes only `clusterIP`.
 fn sync_cluster_ips(new: &mut Value, old: &Value) {
     if new["clusterIP"] != old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
         match text(&new["clusterIP"]) {
