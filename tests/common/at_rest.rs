@@ -1,4 +1,4 @@
-//! A daemon at rest, and what it reads of nodes from then on.
+//! A daemon at rest, and its later reads of nodes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use crate::common::{Cluster, Daemon, SHUTDOWN, calm, wait_until};
@@ -6,10 +6,10 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// Whole nodes are read again only where something rings.
+/// The flag with which whole nodes are read again only when a change is noticed.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// Services follow nodes too, and look at their labels.
+/// The flag without the Service controller, which follows nodes too and reads their labels.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
 /// A read of nodes.
@@ -20,7 +20,7 @@ pub enum Read {
     ByName(String),
 }
 
-/// A daemon at rest, and what it does from then on.
+/// A daemon at rest, and the calls of the daemon from then on.
 pub struct AtRest {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
@@ -39,7 +39,7 @@ impl AtRest {
         world
     }
 
-    /// What follows is counted from here.
+    /// Makes later calls count from now on.
     pub fn count_anew(&mut self) {
         self.mark = self.mark();
     }
@@ -62,7 +62,7 @@ impl AtRest {
         reads.iter().filter(|read| **read == Read::Whole).count()
     }
 
-    /// Waits for so many more tables.
+    /// Waits for `count` more tables.
     pub fn looks(&self, count: usize) {
         let tables = || {
             let reads = self.reads();

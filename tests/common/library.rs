@@ -1,4 +1,4 @@
-//! The library's controllers in the test's own process: how they reach the APIs, and how they die.
+//! The library's controllers in the test's own process: how they reach the APIs, and how they are stopped by force.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many seconds a second of the library's time lasts in a test over sockets.
+/// How many real seconds one second of the library's time lasts in a test over sockets.
 pub const SCALE: f64 = 0.002;
 
-/// Longer than any test takes, in the library's time too.
+/// A time that is longer than any test takes, in the library's time too.
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
-/// How to reach one sandbox.
+/// The addresses and credentials of one sandbox.
 pub struct Place {
     access: config::Options,
     kube_token: Option<String>,
@@ -28,30 +28,30 @@ pub struct Place {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// Another project's.
+    /// The token of another project.
     pub other_token: String,
-    /// URL, where there are dedicated servers.
+    /// The URL of Robot, when there are dedicated servers.
     robot: Option<String>,
-    /// Logins by what they are.
+    /// The logins to Robot, each with its kind.
     logins: Vec<(Credentials, (String, String))>,
 }
 
-/// What a process has of Robot.
+/// The Robot credentials of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
     Right,
     WrongPassword,
-    /// They see other servers alone.
+    /// The login sees only servers of another account.
     OtherAccount,
     SingleServer,
-    /// `ROBOT_ENABLED` alone.
+    /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// Not even that.
+    /// `ROBOT_ENABLED` is not set either.
     Off,
 }
 
 impl Credentials {
-    /// All but the right ones.
+    /// All credentials that are not right.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -61,7 +61,8 @@ impl Credentials {
     ];
 }
 
-/// The settings of a client without TLS and without a proxy. Every write passes, and a call may take `timeout`.
+/// Returns the settings of a client without TLS and without a proxy. Every write is allowed, and a call
+/// may take `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
     http::Settings {
         base,
@@ -82,19 +83,19 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
+/// A gate that allows a number of writes, and then none. For the APIs, the process is then dead.
 pub struct Mortal {
     writes_left: AtomicI64,
 }
 
 impl Place {
-    /// Over sockets.
+    /// Returns the place of a sandbox over sockets.
     pub fn new(sandbox: &Sandbox) -> Place {
         Place::at(sandbox, SCALE)
     }
 
-    /// Over sockets, where a second lasts this many seconds, which are the same for all tests of a crate. A sandbox in memory
-    /// is reached in its simulation.
+    /// Returns the place of a sandbox over sockets, where a second of the library's time lasts `scale` seconds. All
+    /// tests of a crate must use the same scale. A sandbox in memory is reached in its simulation.
     pub fn at(sandbox: &Sandbox, scale: f64) -> Place {
         if sandbox.is_in_memory() {
             return Place::in_memory(sandbox);
@@ -103,7 +104,7 @@ impl Place {
         Place::of(sandbox, false)
     }
 
-    /// In a simulation.
+    /// Returns the place of a sandbox in a simulation.
     pub fn in_memory(sandbox: &Sandbox) -> Place {
         Place::of(sandbox, true)
     }
@@ -130,12 +131,13 @@ impl Place {
         }
     }
 
-    /// Of the project; another one after a rotation.
+    /// Returns the token of the project. A rotation changes the token.
     pub fn token(&self) -> String {
         self.token.lock().unwrap().clone()
     }
 
-    /// Processes that are started from now on have another token; that of the others is not accepted any more.
+    /// Rotates the token. Processes that are started from now on have the new token, and the old token is not
+    /// accepted any more.
     pub fn rotate_token(&self, sandbox: &Sandbox) {
         let new = sandbox.add_token();
         let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
@@ -146,7 +148,8 @@ impl Place {
         self.network
     }
 
-    /// In memory as in production. Over sockets a call takes the machine's time, however short the library's is.
+    /// Returns the time-outs of calls. In memory they are those of production. Over sockets a call takes the machine's
+    /// time, however short the library's time is.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));
@@ -173,12 +176,12 @@ impl Place {
         }
     }
 
-    /// Both APIs as a new process sees them.
+    /// Returns both APIs as a new process sees them.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(Mortal::after(None), token, load_balancers)
     }
 
-    /// The same; its writes pass this gate.
+    /// Returns both APIs as a new process sees them. Writes need the permission of `gate`.
     pub fn world_of(
         &self,
         gate: Arc<Mortal>,
@@ -188,7 +191,7 @@ impl Place {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// The same, with these credentials of Robot.
+    /// Returns both APIs as a new process with these Robot credentials sees them. Writes need the permission of `gate`.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -237,7 +240,7 @@ impl Place {
     }
 }
 
-/// The login of a single server is that of the first, where there is one.
+/// Makes the login `SingleServer` see the first dedicated server, if there is one.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {
@@ -245,7 +248,7 @@ pub fn see_one_server(sandbox: &Sandbox) {
     }
 }
 
-/// The account's own, and others.
+/// Returns the logins of the own account and of others.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();
@@ -264,7 +267,7 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl Mortal {
-    /// None: it does not die.
+    /// Creates a gate that allows `writes` writes. `None` means that the gate never closes.
     pub fn after(writes: Option<u64>) -> Arc<Mortal> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(Mortal { writes_left: writes.into() })

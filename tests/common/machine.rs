@@ -1,7 +1,8 @@
-//! The simulated machine, on which stories and most other tests run: its clocks, its network, its randomness. Nothing in it waits.
+//! The simulated machine, on which stories and most other tests run: its clocks, its network, its random numbers.
+//! Nothing on the machine waits for real time.
 //!
-//! One thread runs all of a story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
+//! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
+//! process may be stopped when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
 use super::library::SCALE;
@@ -19,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A call on its way and back.
+/// The time of a call on its way and back.
 const CALL: Duration = Duration::from_millis(4);
 
-/// Of a whole story. What exceeds it is repeated without end.
+/// The limit of calls in a whole story. More calls mean that something is repeated without end.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -30,27 +31,29 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// Nanoseconds since; the APIs' time as well.
+    /// The nanoseconds since the beginning. This is the time of the APIs as well.
     time: Arc<AtomicU64>,
-    /// For so long the machine of the process that is at work was suspended: its monotonic clock stood still.
+    /// How long the machine of the process that is at work was suspended, while its monotonic clock stood still.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// Whole programs, where there are any.
+    /// The programs, if a test runs whole programs.
     pub processes: Processes,
-    /// Of a thousand looks at a clock so many stop the process.
+    /// How many of a thousand clock readings stop the process.
     stops: Cell<u64>,
-    /// What happens while it is stopped.
+    /// What happens while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// What its other threads do when one waits for them.
+    /// What the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
     calls: Cell<u64>,
-    /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
+    /// How many real seconds a second lasts, on the real machine and over sockets. `None` means that
+    /// everything is simulated.
     scale: Option<f64>,
 }
 
-/// What other processes do while one is stopped: when that begins, and (true) before it goes on.
+/// What other processes do while a process is stopped. The function is called with false at the beginning, and with
+/// true before the process goes on.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -60,7 +63,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// `is_real`: over sockets, in real time that is scaled.
+    /// Creates a machine. When `is_real` is true, the machine uses sockets and scaled real time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -80,7 +83,7 @@ impl Machine {
         })
     }
 
-    /// Nanoseconds, for the APIs.
+    /// Returns the nanoseconds for the APIs.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -89,12 +92,12 @@ impl Machine {
         self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
-    /// Since the story's beginning.
+    /// Returns the time since the story's beginning.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Multiplies durations.
+    /// Returns the factor by which durations are multiplied.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }
@@ -111,7 +114,7 @@ impl Machine {
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Nothing where this moment is past.
+    /// Lets time pass until `moment`. Nothing happens when the moment is in the past.
     pub fn pass_until(&self, moment: Duration) {
         let left = moment.saturating_sub(self.passed());
         if !left.is_zero() {
@@ -129,20 +132,21 @@ impl Machine {
         })
     }
 
-    /// How many sandboxes there are.
+    /// Returns how many sandboxes there are.
     pub fn sandboxes(&self) -> usize {
         let mut sandboxes = self.sandboxes.borrow_mut();
         sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
         sandboxes.len()
     }
 
-    /// From now on the process is stopped at so many of a thousand looks at a clock; `meanwhile` happens then.
+    /// From now on, stops the process at `of_a_thousand` of a thousand clock readings. `meanwhile` happens
+    /// during each stop.
     pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.stops.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// What the other threads of the process that is at work do from now on; and what they did before.
+    /// Sets what the other threads of the process that is at work do from now on. Returns what they did before.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -152,7 +156,7 @@ impl Machine {
         if stops == 0 || !self.is_hit(stops) {
             return;
         }
-        // Not while it is stopped.
+        // The process cannot be stopped again while it is stopped.
         self.stops.set(0);
         self.stopped.update(|stopped| stopped + 1);
         let seconds = [1, 7, 11, 20, 60];
@@ -167,7 +171,7 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // The whole machine.
+            // The whole machine was suspended.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -194,7 +198,7 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // Also a wait for a moment that is now.
+        // Time passes even in a wait for a moment that is now.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);
@@ -229,13 +233,13 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The client waits no longer than it wants to.
+        // The client waits no longer than its deadline.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        // The APIs' memory is not the process's.
+        // The memory of the APIs does not count as the memory of the process.
         let mut exchanged = None;
         opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
         let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;
