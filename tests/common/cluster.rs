@@ -170,7 +170,8 @@ pub trait Cluster {
         self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
-    /// Registers a node of this name. When the node's provider ID names no server, the node is new.
+    /// Registers a node of this name with the provider ID of `server`. Without a server the node is new:
+    /// not initialised yet.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {

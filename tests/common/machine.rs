@@ -41,9 +41,9 @@ pub struct Machine {
     pub processes: Processes,
     /// How many of a thousand clock readings stop the process.
     stops: Cell<u64>,
-    /// What happens while the process is stopped.
+    /// The work that happens while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// What the other threads of the process do when one of them waits for the others.
+    /// The work that the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
     calls: Cell<u64>,
@@ -52,8 +52,8 @@ pub struct Machine {
     scale: Option<f64>,
 }
 
-/// What other processes do while a process is stopped. The function is called with false at the beginning, and with
-/// true before the process goes on.
+/// The work that other processes do while a process is stopped. The function is called with false at the beginning, and
+/// with true before the process goes on.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -139,7 +139,7 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, stops the process at `of_a_thousand` of a thousand clock readings. `meanwhile` happens
+    /// Stops the process at `of_a_thousand` of a thousand clock readings from now on. `meanwhile` happens
     /// during each stop.
     pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.stops.set(of_a_thousand);

@@ -473,7 +473,7 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a test needs that freezes the API server's cache.
+/// The name that skipped tests report when they need to freeze the API server's cache.
 pub const LAGS: &str = "a cache that lags";
 
 /// Skips a test that needs a simulated API server. Returns whether the API server is real.
@@ -501,7 +501,7 @@ pub fn calm(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Where a test runs.
+/// The choice of the machine on which a test runs.
 pub trait Simulate {
     /// Starts the sandbox on the simulated machine, with programs in the thread of the test. With a real API server the
     /// sandbox is started over sockets, and programs are processes.

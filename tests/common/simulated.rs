@@ -67,7 +67,8 @@ fn new_machine() -> Rc<Machine> {
 /// other tests do.
 #[allow(unsafe_code)]
 fn after_processes() {
-    // Safety: it takes numbers alone. On Linux 0 is the calling thread, not its process. An error changes nothing.
+    // Safety: setpriority takes only numbers. On Linux 0 is the calling thread, not its process. An
+    // error changes nothing.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 15);
     }
@@ -194,7 +195,7 @@ pub struct Process {
 struct Thread {
     /// When its work is due, in the machine's time.
     due: Cell<Duration>,
-    /// It may work while another thread of its process waits.
+    /// Whether the thread may work while another thread of its process waits.
     is_apart: bool,
     /// The work, which is taken out while the thread works.
     work: RefCell<Option<Work>>,

@@ -16,7 +16,7 @@ pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 /// A function that runs in the server's thread, while the client waits.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
-/// What happens to a call that a rule hits.
+/// The effect on a call that a rule hits.
 #[derive(Clone)]
 pub enum Effect {
     /// A wait before the handler runs.

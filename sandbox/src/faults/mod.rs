@@ -109,7 +109,7 @@ impl Faults {
     }
 }
 
-/// What happens to one call.
+/// The decisions about one call.
 pub(crate) struct Plan {
     names: Vec<String>,
     /// The delay before the handler, and the delay between its answer and the answer's first byte.

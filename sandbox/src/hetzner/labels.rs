@@ -12,7 +12,7 @@ enum Requirement {
     Exists(String),
     Absent(String),
     In(String, Vec<String>),
-    /// Also true for objects that have no such label.
+    /// A condition that also holds for objects without the label.
     NotIn(String, Vec<String>),
 }
 

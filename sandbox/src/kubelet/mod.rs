@@ -66,7 +66,7 @@ struct State {
 struct Kubelet {
     spec: NodeSpec,
     reported: Instant,
-    /// Since when the machine has not been running. `None` while the machine runs.
+    /// The time since which the machine has not been running. `None` while the machine runs.
     silent: Option<Instant>,
     /// Whether the node controller has noticed the silence.
     unknown: bool,
@@ -74,7 +74,7 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// What a pass over the kubelets does regardless of the time.
+/// The work that a pass over the kubelets does regardless of the time.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     /// The pass does only what is due.

@@ -116,7 +116,7 @@ fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str 
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // Only lists cover all namespaces.
+        // A path without a namespace is only allowed for lists, which then cover all namespaces.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };

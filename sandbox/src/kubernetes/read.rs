@@ -119,7 +119,7 @@ pub fn list(
             start: format!("/{}\0", relative_key(resource, namespace, &last.key)),
         };
         meta.continue_token = Some(token.encode());
-        // With selectors, the number of selected objects in the rest is unknown.
+        // The number of selected objects in the rest is unknown when there are selectors.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
         cluster.state().pages.remember(resource, namespace, revision, objects.clone());

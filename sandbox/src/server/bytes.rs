@@ -16,7 +16,7 @@ pub(super) trait Bytes {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns the certificate as DER; see
+    /// Returns the DER of the client's certificate, see
     /// [`ServerTls::shown_certificate`](crate::credentials::ServerTls::shown_certificate).
     fn client_certificate(&self) -> Option<&[u8]>;
 }

@@ -68,7 +68,7 @@ impl Builder {
     /// Creates dedicated servers `metal-1` … with a Node each. When the number is 0, the Robot web service
     /// is not served.
     ///
-    /// In a Network, dedicated servers are in a subnet of type `vswitch`.
+    /// Dedicated servers are in a subnet of type `vswitch` when there is a Network.
     pub fn robot(mut self, servers: usize) -> Builder {
         self.robot = servers;
         self
@@ -193,7 +193,7 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        // On a real cluster, a test could not remove the second set of rules again.
+        // A test on a real cluster could not remove the second set of rules again.
         let (everywhere, in_kube_system) = match self.real_cluster {
             None => ccm_rules()?,
             Some(_) => (official_rules(), Vec::new()),
@@ -312,7 +312,7 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // Only a proxy may resolve the last name, because this machine itself is reached without a proxy.
+        // The last name is resolved only by a proxy, because this machine itself is reached without a proxy.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;

@@ -24,7 +24,7 @@ pub struct Service {
     /// Shown unless the protocol is tcp.
     http: Http,
     health_check: HealthCheck,
-    /// Since when the service has been checked.
+    /// The time since which the service has been checked.
     pub since: Instant,
 }
 

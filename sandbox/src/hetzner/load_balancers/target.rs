@@ -20,7 +20,7 @@ const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 pub struct Target {
     pub kind: Kind,
     pub use_private_ip: bool,
-    /// Since when the target has been checked.
+    /// The time since which the target has been checked.
     pub since: Instant,
 }
 

@@ -76,7 +76,7 @@ pub struct Server {
     pub firewalls: Vec<u64>,
     /// Whether the server is protected against deletion and rebuilding. The API wants both to be the same.
     pub protected: bool,
-    /// Since when the server has had this status.
+    /// The time since which the server has had this status.
     pub status_since: Instant,
     /// The fields that a test has set and that the fields above cannot express.
     edited: Overlay,

@@ -1,7 +1,7 @@
 //! Discovery: the groups, versions and resources of the server.
 //!
-//! Only the plain form is served. A client that asks for the aggregated form gets the plain form and continues with it,
-//! as with old servers.
+//! The server has only the plain form. A client that asks for the aggregated form gets the plain form and continues
+//! with it, as with old servers.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Bodies in protobuf, because a few commands of kubectl send nothing else (`auth can-i`, `create namespace`, `create
 //! service`). Answers are JSON all the same, which these commands accept.
 //!
-//! Only the kinds of those commands are here. A field that is not in the tables is an error, and is not ignored.
+//! The tables contain only the kinds of those commands. A field that is not in the tables is an error, and
+//! is not ignored.
 
 use serde_json::{Map, Value};
 

@@ -86,7 +86,7 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // Only JSON can be translated on its way back.
+        // The answer must be JSON, because other formats cannot be translated on their way back.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
