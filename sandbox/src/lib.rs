@@ -8,9 +8,9 @@
 //! | `robot` | dedicated servers: their web service | `exchange` |
 //! | `server` | bytes on sockets or in memory, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
 //! | `time` | the time of the APIs: real, or simulated | nothing |
-//! | `calls` | what was asked and answered, in order | `exchange` |
-//! | `faults` | what goes wrong, where, by which seed | `exchange` |
-//! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
+//! | `calls` | all requests and answers, in order | `exchange` |
+//! | `faults` | the calls that fail, in which way, by which seed | `exchange` |
+//! | `credentials`, `kubeconfig` | certificates; the text with the credentials of users | nothing |
 //! | `kubelet` | machines that join, report and fall silent | all APIs |
 //! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a world described in a file | `world` |

@@ -31,9 +31,9 @@ pub enum Effect {
     Changed(Change),
     /// The handler runs. The second half of its answer is missing, and `Content-Length` fits the rest.
     Malformed,
-    /// The handler does not run; the connection is reset.
+    /// The handler does not run, and the connection is reset.
     Reset,
-    /// The handler runs; the connection ends without an answer.
+    /// The handler runs, and the connection ends without an answer.
     AnswerLost,
     /// The handler runs, and its answer is delivered in this way.
     Deliver(Delivery),

@@ -26,7 +26,7 @@ pub enum Delivery {
     Whole,
     /// The whole answer with `Transfer-Encoding: chunked`.
     Chunked,
-    /// A few bytes at a time.
+    /// A few bytes of the answer at a time.
     Drip { bytes: usize, pause: Duration },
     /// `Content-Length` promises the whole body. Half of the body is sent, then the connection ends.
     CutOff,

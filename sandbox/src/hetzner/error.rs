@@ -10,7 +10,7 @@ pub struct ApiError {
     pub status: u16,
     pub code: &'static str,
     pub message: String,
-    /// Null, or an object whose shape depends on the code.
+    /// The details: null, or an object whose shape depends on the code.
     pub details: Value,
 }
 

@@ -2,19 +2,19 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
-//! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
-//! | `others` | the same for what only clients other than ccm use: SSH keys, firewalls |
-//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images; as data in `catalog.json` |
+//! | `mod` | authentication, authorization, the choice of the resource that answers; functions for tests |
+//! | `world` | the state of the cloud |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | the routes, rules and JSON of a resource |
+//! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
+//! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `put` | a project as an API showed it |
-//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
-//! | `metadata` | the service a server asks about itself |
+//! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
+//! | `put` | filling a project with resources as an API showed them |
+//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
+//! | `metadata` | the service that tells a server about itself |
 //!
-//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
-//! the Kubernetes half or the sockets.
+//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. The modules here
+//! know nothing of the Kubernetes half and of sockets.
 
 mod actions;
 mod addresses;
@@ -67,8 +67,8 @@ use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
-/// The network zone of subnets that tests create, and the only one where a vSwitch can be coupled. The locations `fsn1`,
-/// `nbg1` and `hel1` are in it.
+/// The network zone of subnets that tests create, which is the only zone where a vSwitch can be coupled. The locations
+/// `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
 /// The largest number of documents that are kept as trees. Large projects are read less often.

@@ -19,13 +19,13 @@ pub struct NodeSpec {
     /// The value of `--node-ip`. This address is reported instead, and written as
     /// the annotation `alpha.kubernetes.io/provided-node-ip`.
     pub node_ip: Option<String>,
-    /// IPv4, or IPv4 and IPv6.
+    /// The pod ranges: IPv4, or IPv4 and IPv6.
     pub pod_cidrs: Vec<String>,
     /// Labels in addition to those that every kubelet sets.
     pub labels: BTreeMap<String, String>,
     /// The provider ID of a node that another CCM has initialised already. Such a node has no `uninitialized` taint.
     pub provider_id: Option<String>,
-    /// `amd64` when empty.
+    /// The architecture, which is `amd64` when empty.
     pub architecture: String,
     /// The object is padded to at least this many bytes of JSON with the usual contents of real nodes: labels,
     /// annotations, managed fields, images. Real nodes have 10 to 25 kB.

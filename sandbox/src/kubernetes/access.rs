@@ -59,9 +59,9 @@ pub struct Identity {
     groups: Vec<String>,
 }
 
-/// Paths that anybody may read: the role `system:public-info-viewer`.
+/// The paths that everybody may read: the role `system:public-info-viewer`.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// Paths that every user may read: the role `system:discovery`.
+/// The paths that every user may read: the role `system:discovery`.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {

@@ -2,14 +2,14 @@
 //!
 //! | module | its part |
 //! |---|---|
-//! | `api` | one request: who asks, may they, which verb of which resource |
-//! | `request_info`, `access`, `status` | what a path asks for; users and RBAC; `Status` errors |
+//! | `api` | one request: authentication, authorization, verb and resource |
+//! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
-//! | `others` | what only clients other than ccm ask for: tables, discovery, OpenAPI, protobuf, JSON patches |
-//! | `real` | instead of all of it: a corner of a real cluster |
+//! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
+//! | `real` | a corner of a real cluster, which replaces all other modules |
 //!
 //! Two things of a real cluster are missing: watches, and server-side apply (415) with the `managedFields` it needs. A
 //! watch is refused with 405, as by a server whose storage cannot watch. `ccm` polls, and kubectl lists again with a

@@ -1,4 +1,4 @@
-//! The resources that are served: one row each.
+//! The resources that are served. Each is one row of a table.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::rules::{self, Rules};
 use super::schema::{self, Object};
 use super::status;
 
-/// A resource of the API and what distinguishes it from the others.
+/// A resource of the API, with everything that distinguishes the resource from others.
 pub struct Resource {
     /// The group, which is empty for the core group.
     pub group: &'static str,
@@ -35,7 +35,7 @@ pub struct Resource {
     pub selectable_fields: &'static [&'static str],
 }
 
-/// Every group has one version.
+/// The version of every group.
 pub const VERSION: &str = "v1";
 
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::resource::Resource;
 
-/// One version of an object, without `kind` and `apiVersion` (lists do not repeat them).
+/// One version of an object, without `kind` and `apiVersion`, because lists do not repeat these fields.
 #[derive(Debug)]
 pub struct Object {
     pub key: String,

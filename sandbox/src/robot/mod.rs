@@ -26,7 +26,7 @@ const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The account whose logins are in the environment, and whose addresses may be targets of load balancers.
+/// The account whose logins are in the environment and whose addresses may be targets of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
 /// The web service of all accounts. The methods stand for an operator in Robot, or a technician in the data centre:
@@ -48,7 +48,7 @@ pub struct DedicatedServer {
     pub product: String,
     pub dc: String,
     pub traffic: String,
-    /// `ready` or `in process`.
+    /// The status, `ready` or `in process`.
     pub status: String,
     pub cancelled: bool,
     pub paid_until: String,

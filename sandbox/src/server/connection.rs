@@ -12,7 +12,7 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long a client is given to read its refusal while it may still be sending.
+/// How long a client may read its refusal while the client may still be sending.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the server waits for the client to close when the client has nothing left to send.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `mod` | listen, accept, stop |
 //! | `connection` | one connection from its first byte to its last |
-//! | `bytes` | what requests are read from and answers written to: a connection, or memory |
+//! | `bytes` | the source of requests and the destination of answers: a connection, or memory |
 //! | `stream` | a connection: plain or TLS, buffered, with deadlines |
 //! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
 //! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |

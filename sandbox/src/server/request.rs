@@ -7,7 +7,7 @@ use super::Limits;
 use super::bytes::Bytes;
 use crate::exchange::Request;
 
-/// A request and what its head says about the connection.
+/// A request, and whether the connection stays open after it.
 pub(super) struct Received {
     pub request: Request,
     pub keep_alive: bool,

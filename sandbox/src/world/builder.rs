@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// Multiplies every duration of the simulation: 0.01 is a hundred times faster.
+    /// Multiplies every duration of the simulation by `scale`. For example, 0.01 is a hundred times faster.
     pub fn scale(mut self, scale: f64) -> Builder {
         self.scale = scale;
         self

@@ -229,7 +229,7 @@ impl Sandbox {
         drop(server);
     }
 
-    /// Serves a half that was stopped, at the same address. Nothing happens when it is served.
+    /// Serves a half that was stopped at the same address again. Nothing happens when the half is served already.
     ///
     /// # Errors
     /// An error means that somebody else took the port meanwhile.

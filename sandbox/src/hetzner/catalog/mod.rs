@@ -58,7 +58,7 @@ pub trait Entry: Sized + 'static {
     /// for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
-    /// All entries, in the order of lists.
+    /// Returns all entries, in the order of lists.
     fn all() -> &'static [Self];
 
     fn id(&self) -> u64;
@@ -74,10 +74,10 @@ pub trait Entry: Sized + 'static {
         query.one("name").is_none_or(|name| name == self.name())
     }
 
-    /// The entry as the API shows it.
+    /// Returns the entry as the API shows it.
     fn json(&self, world: &World) -> Text;
 
-    /// Finds an entry by the ID or the name that a request gave.
+    /// Finds an entry by an ID or a name in a request.
     fn find(text: &str) -> Option<&'static Self> {
         let number = text.parse::<u64>().ok();
         let is_it = |entry: &&Self| Some(entry.id()) == number || entry.name() == text;

@@ -1,4 +1,4 @@
-//! `POST /load_balancers/{id}/actions/{command}`: changes of one load balancer, one at a time.
+//! `POST /load_balancers/{id}/actions/{command}`: the changes of one load balancer, of which only one runs at a time.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -33,7 +33,7 @@ const DETAILS: [&str; 6] = [
 /// One entry of `health_status`, as the API shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// `healthy`, `unhealthy` or `unknown`.
+    /// The status: `healthy`, `unhealthy` or `unknown`.
     pub status: String,
     /// The reason why a check failed, e.g. `layer4_timeout`.
     pub detail: Option<String>,

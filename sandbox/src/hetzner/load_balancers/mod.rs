@@ -3,14 +3,14 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `mod` | the resource, its JSON, lists, names and labels |
-//! | `create` | one request with everything in it; a test's way to the same |
-//! | `service`, `target` | one listening port; one entry of targets: reading, defaults, checks |
-//! | `health` | what the health checks say about a target |
+//! | `create` | new load balancers, from one request that contains everything, or from a test |
+//! | `service`, `target` | one listening port and one target: reading, defaults, checks |
+//! | `health` | the results of a target's health checks |
 //! | `changes` | the actions that change one load balancer |
 //! | `attachment` | the actions that also concern a network |
 //! | `metrics` | connections, requests and bandwidth over a time |
-//! | `lifecycle` | its end, and what happens when a server or a network ends |
-//! | `edit` | a load balancer changed by hand |
+//! | `lifecycle` | the deletion of a load balancer, and the effects when a server or a network is deleted |
+//! | `edit` | changes by tests |
 
 mod attachment;
 mod changes;
@@ -89,7 +89,7 @@ impl LoadBalancer {
         resource(self.id)
     }
 
-    /// The load balancer as the API shows it.
+    /// Returns the load balancer as the API shows it.
     pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }

@@ -1,4 +1,4 @@
-//! `POST /networks/{id}/actions/{command}`: changes of a network, one at a time.
+//! `POST /networks/{id}/actions/{command}`: the changes of a network, of which only one runs at a time.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! | file | its resource |
 //! |---|---|
 //! | `firewalls` | firewalls of servers, whose rules are checked and shown |
-//! | `ssh_keys` | public keys that new servers let in |
+//! | `ssh_keys` | public keys with which people can log in to new servers |
 //!
 //! A request for a new server may contain these resources. Nothing else in this crate depends on them.
 

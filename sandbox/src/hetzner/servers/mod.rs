@@ -134,7 +134,7 @@ impl Server {
         self.private_net.iter().find(|attachment| attachment.network == network)
     }
 
-    /// The server as the API shows it.
+    /// Returns the server as the API shows it.
     pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }

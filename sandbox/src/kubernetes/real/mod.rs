@@ -9,9 +9,9 @@
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `server` | how the server is reached: kubeconfig, TLS, one request |
-//! | `names` | which names get the prefix |
-//! | `roles` | the rules of a user as Roles, and when they are in force |
+//! | `server` | the connection to the server: kubeconfig, TLS, one request |
+//! | `names` | the names that get the prefix |
+//! | `roles` | the rules of a user as Roles, and whether they are in force |
 
 mod names;
 mod roles;

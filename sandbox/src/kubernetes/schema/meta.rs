@@ -45,7 +45,7 @@ static OWNER_REFERENCE: Object = Object {
     ],
 };
 
-/// `metav1.Condition`
+/// The type `metav1.Condition`.
 pub static CONDITION: Object = Object {
     name: "Condition",
     package: META,
