@@ -473,7 +473,7 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// Sends a request to the cloud's API as somebody else in the project does.
+    /// Sends a `POST` to the cloud's API with the token of the project, as somebody else does, and expects status 201.
     fn act(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
@@ -487,9 +487,9 @@ pub trait Cluster {
         assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
-    /// Asserts that no call was refused for lack of a right. There are two exceptions. `lb inspect`, and a process that
-    /// reports the load balancers of another process, try to read events. A person's command tries to read the daemon's
-    /// workload. The daemon's role allows neither.
+    /// Asserts that no call was refused for lack of a right, except two kinds of reads for which the daemon's role has
+    /// no right. `lb inspect`, and a process that reports the state of another process, try to read events. A person's
+    /// command tries to read the daemon's workload.
     fn nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {

@@ -80,7 +80,7 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
     }
 }
 
-/// Returns the settings of a project with this family of addresses. It has no token, and nothing answers
+/// Returns the settings of a project with this family of addresses. There is no token, and nothing answers
 /// at its endpoint.
 pub fn settings(family: AddressFamily) -> Settings {
     Settings {

@@ -173,7 +173,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The programs of a machine, and the running programs among them.
+/// The programs of a machine, and the programs that are at work.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,

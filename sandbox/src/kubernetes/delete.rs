@@ -97,7 +97,8 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
     Ok(Deleted::Terminating(marked))
 }
 
-/// Whether an object is marked for deletion and has no finalizers left.
+/// Whether an object is marked for deletion and nothing keeps it: neither finalizers nor, for a
+/// namespace, its contents.
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);

@@ -293,7 +293,7 @@ impl Builder {
     }
 }
 
-/// The number of resources that can be attached to one Network.
+/// The largest number of resources that can be attached to one Network.
 const MOST_IN_A_NETWORK: usize = 100;
 
 fn service(name: &str) -> Value {

@@ -23,7 +23,7 @@ use crate::time;
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 
-/// The number of servers and load balancers that one network can have.
+/// The largest number of servers and load balancers in one network.
 pub const MAX_ATTACHED: usize = 100;
 /// The gateway of every server's public interface. No private address may be equal to this address.
 const PUBLIC_GATEWAY: Ipv4Addr = Ipv4Addr::new(172, 31, 1, 1);

@@ -8,7 +8,7 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::text::{Text, text};
 use ipnet::Ipv4Net;
 
-/// The number of routes that one network can have.
+/// The largest number of routes in one network.
 const MAX_ROUTES: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

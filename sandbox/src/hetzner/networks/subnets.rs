@@ -10,7 +10,7 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::text::{Text, text};
 use ipnet::Ipv4Net;
 
-/// The number of subnets that one network can have.
+/// The largest number of subnets in one network.
 const MAX_SUBNETS: usize = 50;
 /// The prefix of the smallest subnet, and the prefix that is chosen when a request contains no range.
 const MAX_PREFIX: u8 = 30;

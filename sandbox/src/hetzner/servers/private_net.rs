@@ -14,7 +14,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
 const TAKES: Duration = Duration::from_millis(1500);
-/// The number of networks that one server can be attached to.
+/// The largest number of networks to which one server can be attached.
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 

@@ -110,8 +110,8 @@ impl Names {
         is_the_api_s || self.owns(object)
     }
 
-    /// Whether a row belongs to the corner. The first cell of a table is the name, because the object may have
-    /// been left out.
+    /// Whether a row of a table belongs to the corner. The first cell, which is the name, decides when the row
+    /// has no object.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))

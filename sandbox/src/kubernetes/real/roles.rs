@@ -60,7 +60,7 @@ impl Roles {
             "" => ("Cluster", format!("/apis/{GROUP}/v1")),
             namespace => ("", format!("/apis/{GROUP}/v1/namespaces/{namespace}")),
         };
-        // The name must be a path segment, and must not be shortened on the way back.
+        // The name must be one path segment, and must not be part of the names that lose the prefix on the way back.
         let name = names.inside(&user.replace([':', '/'], "-"));
         let role = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": format!("{prefix}Role"),

@@ -1,6 +1,6 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! `write` decides the order of the calls. It is the real server's order, so that the same error wins when there
+//! `write` decides the order of the calls. The order is that of the real server, so that the same error wins when there
 //! are several errors.
 
 mod event;
