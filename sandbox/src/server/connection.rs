@@ -122,7 +122,7 @@ fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
     }
 }
 
-/// Returns false when the refusal could not be written.
+/// Writes a refusal. Returns false when the refusal could not be written.
 fn write_refusal(
     stream: &mut impl Bytes,
     status: u16,
