@@ -21,13 +21,13 @@ pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Questions to a sandbox, and the changes that people make there.
+/// Functions that read the state of a sandbox, and functions that change the state as people do.
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
     // Programs.
 
-    /// Runs a command to its end, with the account of ccm.
+    /// Runs a command with the account of `ccm`, and waits for its end.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
@@ -37,7 +37,7 @@ pub trait Cluster {
         Daemon::start(&super::env(self.sandbox()), flags)
     }
 
-    /// Runs all controllers once, without a failure.
+    /// Runs all controllers once. Panics when `ccm` fails.
     #[track_caller]
     fn settle(&self) {
         self.ccm(&["run", "--once"]).with_code(0);
@@ -76,7 +76,7 @@ pub trait Cluster {
         conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
     }
 
-    /// Waits until the node is initialised.
+    /// Waits until the node exists and is initialised.
     fn wait_for_node(&self, name: &str) {
         super::wait_until(&format!("the initialised node {name}"), || {
             self.has_node(name) && is_initialised(&self.node(name))
@@ -88,7 +88,7 @@ pub trait Cluster {
         super::wait_until("initialised nodes", || self.nodes().iter().all(is_initialised));
     }
 
-    /// Sets the condition `Ready` of a node, as its only one.
+    /// Sets the condition `Ready` of a node to this status, and removes all other conditions.
     fn set_ready(&self, name: &str, status: &str) {
         self.edit_node(name, |node| {
             node["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
@@ -170,8 +170,8 @@ pub trait Cluster {
         self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
-    /// Registers a node of this name with the provider ID of `server`. Without a server the node is new:
-    /// not initialised yet.
+    /// Registers a node of this name with the provider ID of `server`. Without a server, the node has no provider ID
+    /// and is not initialised.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -191,7 +191,7 @@ pub trait Cluster {
         text(&created["metadata"]["uid"])
     }
 
-    /// Creates a Service exactly as it is, in its own namespace.
+    /// Creates exactly this Service, in the namespace that is written in it.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
@@ -431,7 +431,7 @@ pub trait Cluster {
 
     // Calls.
 
-    /// Adds a rule. From now on, the calls that match the rule have its effect.
+    /// Adds a rule, whose effect is applied to every later call that the rule matches.
     fn fault(&self, rule: Rule) -> RuleId {
         self.sandbox().faults().add(rule)
     }
@@ -508,7 +508,7 @@ impl Cluster for Sandbox {
     }
 }
 
-/// Splits `NAMESPACE/NAME`. A name alone is in the namespace `default`.
+/// Splits `NAMESPACE/NAME` into namespace and name. The namespace is `default` when there is only a name.
 fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
@@ -539,7 +539,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease that was acquired and renewed at the time `renewed`.
+/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed`, which is also its last renewal.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

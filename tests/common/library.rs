@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many real seconds one second of the library's time lasts in a test over sockets.
+/// The number of real seconds that one second of the library's time lasts in a test over sockets.
 pub const SCALE: f64 = 0.002;
 
-/// A time that is longer than any test takes, in the library's time too.
+/// A time that is longer than any test, even when measured in the library's scaled time.
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
 /// The addresses and credentials of one sandbox.
@@ -51,7 +51,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All credentials that are not right.
+    /// All variants except `Right`.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -61,7 +61,7 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of a client without TLS and without a proxy. Every write is allowed, and a call
+/// Returns the settings of a client without TLS and without a proxy. The client may send every write, and a call
 /// may take `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
     http::Settings {
@@ -83,19 +83,20 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// A gate that allows a number of writes, and then none. For the APIs, the process is then dead.
+/// A gate that lets a number of writes through and refuses all later writes. To the APIs, the process then seems dead.
 pub struct Mortal {
     writes_left: AtomicI64,
 }
 
 impl Place {
-    /// Returns the place of a sandbox over sockets.
+    /// Returns the addresses and credentials of a sandbox over sockets.
     pub fn new(sandbox: &Sandbox) -> Place {
         Place::at(sandbox, SCALE)
     }
 
-    /// Returns the place of a sandbox over sockets, where a second of the library's time lasts `scale` seconds. All
-    /// tests of a crate must use the same scale. A sandbox in memory is reached in its simulation.
+    /// Returns the addresses and credentials of a sandbox over sockets, where a second of the library's time lasts
+    /// `scale` real seconds. All tests of a crate must use the same scale. A sandbox in memory is reached in memory,
+    /// and `scale` is ignored.
     pub fn at(sandbox: &Sandbox, scale: f64) -> Place {
         if sandbox.is_in_memory() {
             return Place::in_memory(sandbox);
@@ -104,7 +105,7 @@ impl Place {
         Place::of(sandbox, false)
     }
 
-    /// Returns the place of a sandbox in a simulation.
+    /// Returns the addresses and credentials of a sandbox in memory.
     pub fn in_memory(sandbox: &Sandbox) -> Place {
         Place::of(sandbox, true)
     }
@@ -131,7 +132,7 @@ impl Place {
         }
     }
 
-    /// Returns the token of the project. A rotation changes the token.
+    /// Returns the current token of the project, see [`rotate_token`](Place::rotate_token).
     pub fn token(&self) -> String {
         self.token.lock().unwrap().clone()
     }
@@ -148,8 +149,8 @@ impl Place {
         self.network
     }
 
-    /// Returns the time-outs of calls. In memory they are those of production. Over sockets a call takes the machine's
-    /// time, however short the library's time is.
+    /// Returns the time-outs of calls. A sandbox in memory has the time-outs of production. Over sockets the time-outs
+    /// are in real time, because a call takes real time, however fast the library's time runs.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));
@@ -176,12 +177,12 @@ impl Place {
         }
     }
 
-    /// Returns both APIs as a new process sees them.
+    /// Returns clients of both APIs, as a new process creates them.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(Mortal::after(None), token, load_balancers)
     }
 
-    /// Returns both APIs as a new process sees them. Writes need the permission of `gate`.
+    /// Returns clients of both APIs, as a new process creates them. `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<Mortal>,
@@ -191,7 +192,8 @@ impl Place {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// Returns both APIs as a new process with these Robot credentials sees them. Writes need the permission of `gate`.
+    /// Returns clients of both APIs, as a new process with these Robot credentials creates them. `gate` decides whether
+    /// a write is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -267,7 +269,7 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl Mortal {
-    /// Creates a gate that allows `writes` writes. `None` means that the gate never closes.
+    /// Creates a gate that lets `writes` writes through. With `None` the gate never closes.
     pub fn after(writes: Option<u64>) -> Arc<Mortal> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(Mortal { writes_left: writes.into() })

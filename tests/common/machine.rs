@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time of a call on its way and back.
+/// The time that a call takes on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The limit of calls in a whole story. More calls mean that something is repeated without end.
+/// The largest number of calls in a whole story. More calls mean that something is repeated endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -31,29 +31,30 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The nanoseconds since the beginning. This is the time of the APIs as well.
+    /// The nanoseconds since the story began. The APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// How long the machine of the process that is at work was suspended, while its monotonic clock stood still.
+    /// How long the machine of the running process was suspended so far. The process's monotonic clock stood still
+    /// during that time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// The programs, if a test runs whole programs.
+    /// The programs that run on the machine, if the test runs whole programs.
     pub processes: Processes,
-    /// How many of a thousand clock readings stop the process.
+    /// The number of clock readings, of a thousand, at which the process is stopped for a while.
     stops: Cell<u64>,
-    /// The work that happens while the process is stopped.
+    /// The work that is done while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
     /// The work that the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
     calls: Cell<u64>,
-    /// How many real seconds a second lasts, on the real machine and over sockets. `None` means that
-    /// everything is simulated.
+    /// The number of real seconds that one second lasts, when the test uses real time and sockets. `None` means that
+    /// time and network are simulated.
     scale: Option<f64>,
 }
 
-/// The work that other processes do while a process is stopped. The function is called with false at the beginning, and
-/// with true before the process goes on.
+/// The work that other processes do while a process is stopped. The function is called twice: with false when the stop
+/// begins, and with true before the process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -92,7 +93,7 @@ impl Machine {
         self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
-    /// Returns the time since the story's beginning.
+    /// Returns the time that has passed since the story began.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
@@ -132,21 +133,22 @@ impl Machine {
         })
     }
 
-    /// Returns how many sandboxes there are.
+    /// Returns the number of sandboxes that still exist.
     pub fn sandboxes(&self) -> usize {
         let mut sandboxes = self.sandboxes.borrow_mut();
         sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
         sandboxes.len()
     }
 
-    /// Stops the process at `of_a_thousand` of a thousand clock readings from now on. `meanwhile` happens
+    /// Makes `of_a_thousand` of a thousand clock readings stop the process from now on. The work `meanwhile` is done
     /// during each stop.
     pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.stops.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets what the other threads of the process that is at work do from now on. Returns what they did before.
+    /// Sets the work that the other threads of the running process do when one thread waits for them. Returns
+    /// the previous work.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -156,7 +158,7 @@ impl Machine {
         if stops == 0 || !self.is_hit(stops) {
             return;
         }
-        // The process cannot be stopped again while it is stopped.
+        // No second stop may begin while the process is stopped.
         self.stops.set(0);
         self.stopped.update(|stopped| stopped + 1);
         let seconds = [1, 7, 11, 20, 60];
@@ -171,7 +173,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // The whole machine was suspended.
+            // Not only the process was stopped but the whole machine was suspended, so that its monotonic
+            // clock stood still.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -198,7 +201,7 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // Time passes even in a wait for a moment that is now.
+        // A little time passes even when the wait ends at the present moment.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);
@@ -239,7 +242,7 @@ impl Simulation for Machine {
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        // The memory of the APIs does not count as the memory of the process.
+        // Memory that the APIs allocate is not counted as memory of the process.
         let mut exchanged = None;
         opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
         let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;

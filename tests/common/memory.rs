@@ -1,4 +1,4 @@
-//! A second provider in a handful of lines, which shows that the contract is enough to write a provider.
+//! A second provider of a few lines, which shows that the provider contract is sufficient.
 
 use ccm::provider::{
     AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances,
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cloud that is a list, or two lists.
+/// A cloud that consists of one list of servers, or of two when there are dedicated servers.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub instances: Vec<Instance>,

@@ -37,10 +37,10 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The taint of a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The longest time that anything may take that should take a moment.
+/// The time limit for anything that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The scale of time. Waits last a fiftieth, so that five seconds last a tenth of a second.
+/// The scale of time. A wait lasts a fiftieth of its usual time: five seconds become a tenth of a second.
 pub const SCALE: &str = "0.02";
 
 pub type Env = Vec<(String, String)>;
@@ -98,13 +98,13 @@ pub fn contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} in\n{text}");
 }
 
-/// Returns a text with one space in place of several spaces or a line end.
+/// Returns the text with each sequence of spaces and line ends replaced by one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the environment of the account that has the official role, or the role of `manifests/base`,
-/// with short waits.
+/// Returns the environment of the account `ccm`, with short waits. The account has the official role, or the
+/// role of `manifests/base`.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -113,30 +113,30 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Many daemons run at the same time on one machine.
+    // Port 0 means any free port, because many daemons run at the same time on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
 
-/// Returns the environment of ccm, with the kubeconfig of another user.
+/// Returns the environment of `ccm`, but with the kubeconfig of another user.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment of ccm, whose waits last as long as outside of tests.
+/// Returns the environment of `ccm` with waits that last as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment of ccm, whose waits last this share of their time.
+/// Returns the environment of `ccm` with waits that last this share of their usual time.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the environment of ccm, with the token of another project.
+/// Returns the environment of `ccm`, but with the token of another project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -156,7 +156,7 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Binds the account to the role of hcloud-cloud-controller-manager. This must be called before the account's [`env`].
+/// Gives the account `ccm` the role of hcloud-cloud-controller-manager. This must be called before [`env`].
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
@@ -189,7 +189,7 @@ pub fn command(env: &Env, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     if is_simulated(env) {
         return simulated::command(env, words);
@@ -197,13 +197,13 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     command(env, words).output().unwrap().into()
 }
 
-/// Whether this is the environment of programs on the simulated machine.
+/// Whether programs with this environment run on the simulated machine.
 fn is_simulated(env: &Env) -> bool {
     env.iter().any(|(name, _)| name == simulated::MARK)
 }
 
-/// Returns the output of a command to a person whose terminal has its stdout and stderr. Returns `None` when no
-/// terminal is available. The terminal does not know its width.
+/// Runs a command whose stdout and stderr are a terminal, and returns its output. Returns `None` when no terminal can
+/// be opened. The terminal does not report its width.
 pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
     at_terminal_of(None, None, env, words)
 }
@@ -253,7 +253,7 @@ pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     }
 }
 
-/// `ccm run`, which runs until it is dropped: as a process, or on the simulated machine.
+/// `ccm run`, as a process or on the simulated machine. The daemon runs until it is dropped.
 pub struct Daemon {
     kind: Kind,
 }
@@ -268,7 +268,8 @@ impl Daemon {
         Daemon::start_with(env, &[&["run"], flags].concat())
     }
 
-    /// Starts a daemon with exactly these words, because flags alone start the daemon too.
+    /// Starts a daemon with exactly these words, without adding `run`. A command line of flags alone starts
+    /// the daemon, too.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
         if is_simulated(env) {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
@@ -288,7 +289,8 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts a process that is killed by SIGKILL at the calls of a rule: just before they are handled, or just after.
+    /// Starts a process that is killed by SIGKILL at the calls that a rule matches, just before or just after a
+    /// call is handled.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -338,7 +340,7 @@ impl Daemon {
         self.child().lock().unwrap().id()
     }
 
-    /// Returns the highest and the present resident memory, in kilobytes.
+    /// Returns the peak and the current resident memory, in kilobytes.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -367,7 +369,7 @@ impl Daemon {
         send(signal, self.id());
     }
 
-    /// Waits for the daemon's end, and returns its exit status.
+    /// Waits until the daemon has ended, and returns its exit status.
     pub fn ended(&self) -> ExitStatus {
         wait_until("the daemon's end", || self.status().is_some());
         self.status().unwrap()
@@ -420,7 +422,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs cases side by side, a few at a time. Each case has its own world on the same two cores.
+/// Runs several cases at the same time. Each case has its own world, but all share the same two cores.
 pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -434,7 +436,7 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a rule for calls such as `POST /v1/certificates`. A path alone stands for any method.
+/// Returns a rule for calls such as `POST /v1/certificates`. A path without a method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -449,20 +451,21 @@ pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 's
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
 }
 
-/// Returns an effect that answers in place of the API.
+/// Returns an effect that sends this answer instead of the API's.
 pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Whether the path is that of a Lease, which is written all the time whatever the controllers do.
+/// Whether the path is that of a Lease. Leases are written all the time, whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
 
-/// The variable with a kubeconfig. A real API server, with all rights there, replaces the simulated one.
+/// The variable with the path of a kubeconfig that has all rights on a real API server. Tests then use this server
+/// instead of the simulated one.
 pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 
-/// The variable with which programs are processes, also in tests that would run on the simulated machine.
+/// The variable that makes programs run as processes, even in tests that would run on the simulated machine.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
 /// Returns the builder of a sandbox, whose Kubernetes half may be a real cluster.
@@ -473,7 +476,7 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The name that skipped tests report when they need to freeze the API server's cache.
+/// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
 pub const LAGS: &str = "a cache that lags";
 
 /// Skips a test that needs a simulated API server. Returns whether the API server is real.
@@ -531,7 +534,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how long a duration of a program's time lasts for the sandbox's APIs and for a test.
+/// Converts a duration in a program's time to a duration in the time of the test and of the sandbox's APIs.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -539,13 +542,13 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns how many seconds of a program's time passed since this moment of [`clock::now`].
+/// Returns the seconds of a program's time that have passed since `begun`, a moment of [`clock::now`].
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this much of a program's time has passed.
+/// Waits until this duration has passed in a program's time.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),
@@ -597,7 +600,7 @@ pub fn all_initialised(sandbox: &Sandbox) -> bool {
     sandbox.nodes().iter().all(is_initialised)
 }
 
-/// Returns the addresses of a node, each as `type address`, in order.
+/// Returns the addresses of a node in their order, each as `type address`.
 pub fn addresses(node: &Value) -> Vec<String> {
     let list = node["status"]["addresses"].as_array().into_iter().flatten();
     let shown = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));

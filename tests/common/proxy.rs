@@ -18,16 +18,16 @@ pub enum Speaks {
     Socks5,
 }
 
-/// The proxy's reaction to a request that is in order.
+/// The proxy's reaction to a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     ByConnecting,
-    /// Answers with this HTTP status, or this reply of SOCKS.
+    /// The proxy answers with this HTTP status, or with this SOCKS reply code.
     With(u16),
     Never,
-    /// Closes the connection.
+    /// The proxy closes the connection without an answer.
     NotAtAll,
-    /// Answers like another service.
+    /// The proxy answers as if it were some other service.
     Nonsense,
 }
 
@@ -197,7 +197,7 @@ fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads a length of one byte, and as many bytes.
+/// Reads a length of one byte, and then that many bytes.
 fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [length] = read(stream)?;
     let mut bytes = vec![0; usize::from(length)];
@@ -229,8 +229,8 @@ pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Passes bytes in both directions in one thread, because TLS is one state. Each direction waits a moment
-/// for the other.
+/// Passes bytes in both directions in one thread, because both directions share the state of the TLS connection. The
+/// thread waits only a moment for bytes of one direction before it tries the other direction.
 fn unwrap_tls(
     mut here: StreamOwned<ServerConnection, TcpStream>,
     proxy: SocketAddr,

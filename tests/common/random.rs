@@ -1,4 +1,4 @@
-//! Random numbers for random worlds. The seed is printed, so that a failure can be replayed.
+//! Random numbers for random worlds. The seed is printed, so that a failed test can be repeated.
 #![allow(dead_code)]
 
 /// The splitmix64 generator.
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number from 0 to `end`, without `end`.
+    /// Returns a number that is at least 0 and less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

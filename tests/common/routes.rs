@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// The flag of each profile.
+/// The flags that choose the two profiles.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the Network's range that no server has.
@@ -32,7 +32,7 @@ impl World {
         World::at(builder.simulated())
     }
 
-    /// Starts a world with processes and over sockets.
+    /// Starts a world over sockets, in which programs run as processes.
     pub fn over_sockets(nodes: usize) -> World {
         let builder = common::builder().nodes(nodes).scale(0.02);
         let builder = builder.network("10.0.0.0/8").heartbeats(false);
@@ -57,7 +57,7 @@ impl World {
         Daemon::start(&self.env, &[&[CIDR], flags].concat())
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for its end.
     pub fn ccm(&self, words: &[&str]) -> Ran {
         common::ccm(&self.env, words)
     }
@@ -89,7 +89,7 @@ impl World {
         wanted
     }
 
-    /// Waits until the routes are those of the nodes and `others`.
+    /// Waits until the Network's routes are those that the nodes need and those in `others`.
     pub fn comes_right(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
@@ -137,7 +137,8 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until all nodes can be reached and the routes are those of the nodes and `others`.
+    /// Waits until all nodes can be reached and the Network's routes are those that the nodes need and
+    /// those in `others`.
     pub fn ends_right(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.comes_right(others);
@@ -156,7 +157,7 @@ impl World {
         calls.map(|call| change(&call)).collect()
     }
 
-    /// Returns the patches of conditions since a mark, by the node's name.
+    /// Returns the path of each write of conditions since a mark.
     pub fn patches(&self, mark: u64) -> Vec<String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let patches = calls.iter().filter(|call| {
@@ -166,7 +167,7 @@ impl World {
         patches.map(|call| call.path.clone()).collect()
     }
 
-    /// Waits until ccm has read the nodes `times` more times.
+    /// Waits until `ccm` has listed the nodes at least `times` more times.
     pub fn looks(&self, times: usize) {
         let looks = || {
             let is_look = |call: &Call| call.duration.is_some() && call.path == "/api/v1/nodes";
@@ -176,7 +177,7 @@ impl World {
         wait_until("looks at nodes", || looks() >= enough);
     }
 
-    /// Waits until ccm has read the Network `times` more times.
+    /// Waits until `ccm` has read the Network `times` more times.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;
@@ -192,12 +193,12 @@ impl Deref for World {
     }
 }
 
-/// Whether the call reads the Network alone, and not the list in which the Network was found.
+/// Whether the call has read one Network by its ID. The list in which `ccm` finds the Network does not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }
 
-/// Returns the command and its route, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
+/// Returns the action and the route of a call, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
 pub fn change(call: &Call) -> String {
     let command = call.path.rsplit('/').next().unwrap();
     let body = call.json().unwrap_or_default();

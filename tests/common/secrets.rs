@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashSet;
 
-/// The number of equal characters in a row that count as a leak. Half a secret, and a secret with a mistake,
-/// are found too.
+/// The number of consecutive characters of a secret that count as a leak. Half of a secret, or a secret with a mistake
+/// in it, is therefore found too.
 const PIECE: usize = 16;
 
 /// The secrets that no output may contain, in every form in which they may be written.
@@ -24,7 +24,7 @@ impl Secrets {
         Secrets { pieces }
     }
 
-    /// Returns the first piece of a secret in a text, plain or escaped.
+    /// Returns the first part of a secret that is found in a text, plain or escaped.
     pub fn leak(&self, text: &str) -> Option<String> {
         self.piece(text).or_else(|| self.piece(&unescaped(text)))
     }
@@ -66,11 +66,12 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Returns the lines of a secret, and its base64.
+/// Returns the forms in which a secret may be written: its lines, and its base64.
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // There are three forms, because base64 encodes three bytes at a time and other text may come before the secret.
+    // A secret has three forms in base64, because base64 encodes three bytes at a time and other text of any length may
+    // come before the secret.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

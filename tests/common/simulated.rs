@@ -21,14 +21,14 @@ use std::time::Duration;
 /// A variable that tells the helpers of tests that the machine is simulated. Programs do not get this variable.
 pub const MARK: &str = "SIMULATED";
 
-/// How often changes are noticed that no daemon makes, such as a kubelet's report.
+/// The longest pause after which a waiting test looks for changes that no daemon makes, such as a kubelet's report.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the machine of this thread, while there is a sandbox on the machine.
+/// Returns the machine of this thread, if a sandbox runs on the machine.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
@@ -63,7 +63,7 @@ fn new_machine() -> Rc<Machine> {
     machine
 }
 
-/// Lets this thread have the processor after all others, because it never waits for real time, and the processes of
+/// Gives this thread a low priority, because the thread never waits for real time, while the processes of
 /// other tests do.
 #[allow(unsafe_code)]
 fn after_processes() {
@@ -89,7 +89,7 @@ pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() 
     true
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let machine = machine().expect("a simulated sandbox");
     let ends = ["--once", "--dry-run", "--help", "-h"];
@@ -102,7 +102,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Runs a daemon that ends by itself.
+/// Runs a daemon until it ends by itself.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -129,7 +129,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon. `words` are `run` and flags, or flags alone.
+    /// Starts a daemon. `words` are `run` and flags, or only flags.
     pub fn start(env: &super::Env, words: &[&str]) -> Daemon {
         let machine = machine().expect("a simulated sandbox");
         let process = machine.processes.begin(env);
@@ -161,7 +161,7 @@ impl Daemon {
         self.code.get()
     }
 
-    /// Stops the daemon at once, without the work that it does at its end.
+    /// Stops the daemon at once, without its usual work at the end.
     pub fn kill(&self) {
         self.machine.processes.end(&self.process);
     }
@@ -173,11 +173,12 @@ impl Drop for Daemon {
     }
 }
 
-/// The programs of a machine, and the programs that are at work.
+/// All programs of a machine, and those that are running at this moment.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// The programs at work, the innermost last. A program that waits lets others work.
+    /// The programs that have begun some work and not finished it, the innermost last. While a program waits,
+    /// other programs work.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
@@ -193,18 +194,18 @@ pub struct Process {
 
 /// A thread of a program.
 struct Thread {
-    /// When its work is due, in the machine's time.
+    /// The time of the machine at which the thread's next work is due.
     due: Cell<Duration>,
     /// Whether the thread may work while another thread of its process waits.
     is_apart: bool,
-    /// The work, which is taken out while the thread works.
+    /// The work, which is taken out while the thread does it.
     work: RefCell<Option<Work>>,
 }
 
 type Work = Box<dyn FnMut() -> Option<Duration>>;
 
 impl Processes {
-    /// Creates a process with these variables.
+    /// Creates a process with these environment variables.
     fn begin(&self, env: &super::Env) -> Rc<Process> {
         let variables = env.iter().filter(|(name, _)| name != MARK);
         let process = Rc::new(Process {
@@ -218,13 +219,13 @@ impl Processes {
         process
     }
 
-    /// Ends a process, which does nothing from now on.
+    /// Ends a process. Its threads do no more work.
     fn end(&self, process: &Rc<Process>) {
         self.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, process));
         process.threads.take();
     }
 
-    /// Does some work as this process.
+    /// Does some work in the name of this process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);
@@ -264,8 +265,8 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if it is due by `until`. A process that is at work waits for
-    /// something, perhaps with a lock, so that only its threads that share no lock may work.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A process that is already at work
+    /// waits for something and may hold a lock. Only its threads that share no lock with others may work then.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;
