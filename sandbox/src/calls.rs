@@ -12,8 +12,8 @@ use crate::time;
 /// One request and its answer.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The number of the call, counted from 1 in the order in which requests had arrived whole. A number is
-    /// never used twice.
+    /// The number of the call, counted from 1. Calls are numbered in the order in which their requests were complete,
+    /// and a number is never used twice.
     pub sequence: u64,
     pub half: Half,
     pub method: String,
@@ -25,7 +25,7 @@ pub struct Call {
     /// `certificate`, `other`, or `none`.
     pub caller: String,
     pub body: Arc<[u8]>,
-    /// `None` while the call is being worked on, and for good when no answer was sent.
+    /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
     pub status: Option<u16>,
     /// The length of the body before a fault cut the body or changed its delivery.
     pub answer_bytes: usize,
@@ -38,7 +38,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the method is none of GET, HEAD and OPTIONS.
+    /// Whether the method is any other than GET, HEAD and OPTIONS.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
@@ -99,7 +99,7 @@ struct State {
     calls: VecDeque<Call>,
     body_bytes: usize,
     last: u64,
-    /// Names of callers, by bearer token or DER of a certificate.
+    /// The name of each caller. The key is a bearer token, or the DER of a certificate.
     callers: HashMap<Vec<u8>, String>,
 }
 
@@ -112,7 +112,8 @@ impl CallLog {
         self.calls_since(0)
     }
 
-    /// Returns the last call's number. `calls_since` this number returns the calls that are logged later.
+    /// Returns the number of the last call. [`calls_since`](CallLog::calls_since) this number returns the calls that
+    /// are logged later.
     pub fn mark(&self) -> u64 {
         self.state().last
     }
@@ -136,12 +137,12 @@ impl CallLog {
         state.body_bytes = 0;
     }
 
-    /// Logs calls with this bearer token, or this certificate (DER), under `name`.
+    /// Logs calls with this bearer token, or with the certificate of this DER, under `name`.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
     }
 
-    /// Passes every call to `watcher` when the call has ended, in the thread that served the call.
+    /// Makes `watcher` get every call when the call has ended, in the thread that served the call.
     pub fn watch(&self, watcher: impl Fn(&Call) + Send + Sync + 'static) {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }

@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// The kinds of keys for [`Authority::client_with`].
+/// The kinds of keys that [`Authority::client_with`] can be called with.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority that lives as long as the process.
@@ -35,7 +35,7 @@ pub struct Authority {
 /// The source of an authority's keys.
 enum Keys {
     Random,
-    /// The keys follow from a seed. All are of the kind Ed25519, whose signatures need no random number.
+    /// The keys are computed from a seed. All are Ed25519 keys, because their signatures need no random number.
     Seeded(Mutex<SplitMix64>),
 }
 
@@ -49,7 +49,7 @@ pub struct Identity {
     key_der: Vec<u8>,
 }
 
-/// The names of a client certificate, as Kubernetes reads them.
+/// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// The common name.
@@ -79,7 +79,7 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Creates an authority whose keys and certificates follow from the seed and the day, for stories that are the
+    /// Creates an authority whose keys and certificates are computed from the seed and the day, so that a story is the
     /// same each time.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
@@ -158,7 +158,7 @@ impl Keys {
         let Keys::Seeded(generator) = self else {
             return Ok(KeyPair::generate_for(algorithm)?);
         };
-        // RFC 8410 defines the PKCS#8 form of an Ed25519 key, which may be any 32 bytes.
+        // RFC 8410 defines the PKCS#8 form of an Ed25519 key. Any 32 bytes are a valid key.
         let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
         der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));
@@ -179,9 +179,9 @@ pub(crate) struct Material {
 }
 
 impl ServerTls {
-    /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate and accepts none or
-    /// any, because a Kubernetes API server, too, lets the handshake pass and answers 401 to a certificate that it
-    /// does not trust.
+    /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate, but completes the
+    /// handshake without one and with an untrusted one, too. A Kubernetes API server does the same, and answers 401 to
+    /// a certificate that it does not trust.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
@@ -222,8 +222,8 @@ impl Material {
         Ok(Material { config: config.into(), trusted })
     }
 
-    /// Returns the DER of a certificate that a client showed. The DER is empty when the certificate is of another CA or
-    /// not valid now, which means that the client showed a certificate that belongs to nobody.
+    /// Returns the DER of the certificate that a client showed. The DER is empty when the certificate was signed by
+    /// another CA or is not valid now. The empty DER belongs to no user.
     pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
@@ -235,9 +235,10 @@ impl Material {
     }
 }
 
-/// Checks that a client has the key of the certificate it shows. The server decides whether to trust the certificate.
+/// Checks only that a client has the private key of the certificate that it shows. The server decides later whether to
+/// trust the certificate.
 struct AnyCertificate {
-    /// The names of the CAs, by which clients choose the certificate to show.
+    /// The names of the CAs that are sent to clients, so that a client can choose a certificate of one of them.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

@@ -7,12 +7,12 @@ pub struct Request {
     pub method: String,
     /// Percent-decoded path without the query, e.g. `/v1/servers/42`.
     pub path: String,
-    /// Percent-decoded query parameters in their order.
+    /// The percent-decoded query parameters, in the order in which they were sent.
     pub query: Vec<(String, String)>,
-    /// The headers in their order, with names in lower case.
+    /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// DER of the client's certificate when the client showed a certificate that our CA signed. Empty when the client
+    /// The DER of the client's certificate, when our CA signed the certificate. Empty when the client
     /// showed another certificate.
     pub client_certificate: Option<Vec<u8>>,
 }
@@ -55,7 +55,7 @@ impl Response {
     }
 }
 
-/// One half of the world, which answers requests from many threads at once.
+/// One half of the world. A handler answers requests from many threads at the same time.
 pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }

@@ -34,12 +34,12 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // Signals are handled before the first file is written, so that a signal from now on still lets the
-    // file be removed.
+    // Signals are handled before the first file is written. A signal that comes from now on can therefore not end the
+    // program before its file is removed.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
-        // A program that waits for the file must not read an old one.
+        // A program that waits for the file must not read a file of an earlier run.
         remove(path)?;
     }
     let sandbox = flags.builder().try_start()?;
@@ -97,7 +97,7 @@ fn summary(sandbox: &Sandbox) -> String {
     format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
 }
 
-/// Writes a file that is complete as soon as it exists. The file contains a token, so that only its owner can read it.
+/// Writes a file so that it is never seen half-written. The file contains a token, so that only its owner may read it.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));

@@ -18,18 +18,18 @@ pub struct Spec {
     document: Value,
 }
 
-/// Schema, property and type of additions to the API since the document was written. Official clients
-/// need these properties.
+/// Properties that were added to the API after the document was written, each as schema, property and type. Official
+/// clients need these properties.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
 ];
 
-/// The words by which the document describes a field that takes an ID or a name. Its types allow names only. The real
-/// API accepts IDs as numbers as well, and official clients send numbers.
+/// The phrases in the document that describe a field that takes an ID or a name. The document's types for such a field
+/// allow only names. The real API accepts IDs as numbers as well, and official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
-/// The errors of a check, each a sentence with the place in the document.
+/// The errors that a check found. Each is a sentence and contains the place in the document.
 pub type Problems = Vec<String>;
 
 impl Spec {
@@ -59,12 +59,12 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether the document has this path (with or without the `/v1` of the server's address) and method.
+    /// Whether the document describes this method of this path. The path may begin with `/v1` or not.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }
 
-    /// Checks path, query parameters and body of a request. An empty body counts as no body.
+    /// Checks the path, query parameters and body of a request. An empty body is treated like a missing body.
     pub fn check_request(
         &self,
         method: &str,
@@ -80,7 +80,7 @@ impl Spec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Checks status and body of an answer. An empty body counts as no body.
+    /// Checks the status and body of an answer. An empty body is treated like a missing body.
     pub fn check_response(
         &self,
         method: &str,
@@ -107,7 +107,7 @@ impl Spec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Returns the operation whose path fits best. Literal segments win over parameters.
+    /// Returns the operation whose path template fits best. A literal segment fits better than a parameter.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let path = path.strip_prefix("/v1").unwrap_or(path);
         let paths = self.document.get("paths")?.as_object()?;
@@ -171,7 +171,7 @@ fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// Makes a field accept IDs, see [`ID_OR_NAME`].
+/// Makes the type of a field accept IDs as well, see [`ID_OR_NAME`].
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {
@@ -196,7 +196,7 @@ fn fits(template: &str, path: &str) -> bool {
         })
 }
 
-/// Returns a query parameter as the type in its schema, or as a string when it does not have that type.
+/// Converts a query parameter to the type that its schema names, or to a string when it is no value of that type.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
         Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

@@ -3,15 +3,16 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// The variable with the file that collects the skipped tests. `make test` shows the file at its end.
+/// The variable with the path of the file that collects the skipped tests. `make test` prints the file at its end.
 pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 
-/// The variable with the tools that must not be missing, separated by commas: `kubectl`, `python` (Hetzner's client),
-/// `openapi` (the API's own document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`,
-/// `cloud-init`, `zsh`, `fish`. A missing tool of this list is a failure, and not a skip.
+/// The variable that lists the tools that must not be missing, separated by commas: `kubectl`, `python` (Hetzner's
+/// client), `openapi` (the API's own document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`,
+/// `cloud-init`, `zsh`, `fish`. When a listed tool is missing, the tests that need it fail instead of being skipped.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
-/// Reports that `what` is skipped because `needs` is missing. `needs` is empty when nothing would help.
+/// Reports that the test `what` is skipped because `needs` is missing. `needs` is empty when no tool would let
+/// the test run.
 ///
 /// # Panics
 /// Panics when the run requires `needs`, see [`REQUIRED`].
@@ -26,7 +27,7 @@ pub fn skip(what: &str, needs: &str, why: &str) {
     let Some(path) = std::env::var_os(VARIABLE) else {
         return;
     };
-    // Appending one short line is atomic, so that tests of many processes may share the file.
+    // Many test processes may append to the same file, because appending one short line is atomic.
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
         let _ = file.write_all(line.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! The time by which the APIs decide: real time, or simulated time on the calling thread.
+//! The clock by which the APIs decide. Its time is real, or simulated on the calling thread.
 //!
 //! Sockets and their deadlines do not use this module, because they need the real time whatever an API's clock shows.
 
@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// 2026-11-23T12:00:00Z, in seconds since 1970: the time on the wall clock when simulated time begins.
+/// The wall-clock time at which simulated time begins: 2026-11-23T12:00:00Z, in seconds since 1970.
 pub const BEGINNING_S: i64 = 1_795_435_200;
 
 thread_local! {
     static PASSED: RefCell<Option<Arc<AtomicU64>>> = const { RefCell::new(None) };
 }
 
-/// A guard. Time on its thread is simulated until the guard is dropped.
+/// A guard. Time is simulated on the guard's thread until the guard is dropped.
 pub struct Simulated {
     before: Option<Arc<AtomicU64>>,
-    /// Keeps the guard on its thread.
+    /// A marker that prevents the guard from being sent to another thread.
     thread: PhantomData<*const ()>,
 }
 
-/// Simulates the time of this thread until the guard is dropped: [`BEGINNING_S`] plus `nanoseconds`. Guards must be
-/// dropped in the reverse order of their creation.
+/// Simulates the time of this thread until the returned guard is dropped. The simulated time is [`BEGINNING_S`] plus
+/// `nanoseconds`. Guards must be dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }
@@ -55,7 +55,7 @@ pub fn timestamp() -> Timestamp {
     };
     let beginning = Timestamp::from_second(BEGINNING_S).unwrap_or_default();
     let passed = SignedDuration::try_from(passed).unwrap_or_default();
-    // The clock stands still past the year 9999.
+    // The clock stops at the end of the year 9999, which is the largest timestamp.
     beginning.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The number of references that are followed. A longer chain of references is a circle.
+/// The largest number of references that are followed one after another. A longer chain is taken for a circle.
 const MAX_REFERENCES: usize = 32;
 
-/// The schemas of a document, for following references.
+/// The schemas of a document, which are needed for following references.
 #[derive(Clone, Copy)]
 pub struct Schemas<'d> {
     document: &'d Value,
 }
 
-/// The rules of an object schema, together with all parts of its `allOf`.
+/// The rules of an object schema, merged from the schema itself and all parts of its `allOf`.
 #[derive(Default)]
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of other properties. `None` means that other properties are refused.
+    /// The schema of properties that are not listed. `None` means that such properties are refused.
     additional: Option<&'d Value>,
 }
 
@@ -60,7 +60,7 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // The parts of an `allOf` around something other than an object are checked one by one.
+            // When a schema with `allOf` is not about an object, the value is checked against each part of the `allOf`.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));

@@ -19,7 +19,7 @@ pub struct FaultEntry {
     pub path: Option<String>,
     pub nth: Option<u64>,
     pub every: Option<u64>,
-    /// The share of calls, from 0 to 1, that `seed` chooses.
+    /// The share of the matching calls that are hit, from 0 to 1. `seed` chooses the calls.
     pub probability: Option<f64>,
     pub seed: u64,
     pub times: Option<u64>,
@@ -147,7 +147,7 @@ impl FaultEntry {
     }
 }
 
-/// Returns the code that the cloud most often gives with a status.
+/// Returns the error code that the cloud gives most often with this status.
 fn hetzner_code(status: u16) -> &'static str {
     match status {
         400 => "json_error",
@@ -165,7 +165,7 @@ fn hetzner_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the code that Robot gives with a status.
+/// Returns the error code that Robot gives with this status.
 fn robot_code(status: u16) -> &'static str {
     match status {
         400 => "INVALID_INPUT",
@@ -175,7 +175,7 @@ fn robot_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the reason that an API server gives with a status.
+/// Returns the reason that an API server gives with this status.
 fn kubernetes_reason(status: u16) -> &'static str {
     match status {
         400 => "BadRequest",

@@ -1,4 +1,5 @@
-//! A world described in a file: the settings of the program's flags, and further servers and faults.
+//! A world that is described in a file. The file can contain all settings of the program's flags, and further
+//! servers and faults.
 
 mod faults;
 
@@ -57,8 +58,8 @@ pub struct ServerEntry {
     pub running: bool,
 }
 
-/// A dedicated server in addition to those of `robot`. A field that is left out has the same default as those servers.
-/// Null is shown as null.
+/// A dedicated server in addition to those of `robot`. A missing field gets the same default as in those servers. A
+/// field that is null is shown as null by the API.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -71,7 +72,7 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// The network without its `/64`.
+    /// The network without the `/64` at its end.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
     /// The ways to reset the server; `[]` means that there are none.
@@ -82,7 +83,7 @@ pub struct DedicatedEntry {
     pub off: bool,
 }
 
-/// Reads a field in which null is a value, too.
+/// Reads a field in which null and a missing field are different. Null becomes `Some(None)`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -111,7 +112,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Applies the settings that the builder has.
+    /// Applies those settings of the scenario that can be made on the builder.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
@@ -140,7 +141,7 @@ impl Scenario {
         builder
     }
 
-    /// Applies the rest of the scenario to a running world.
+    /// Applies the remaining parts of the scenario to a running world.
     ///
     /// # Errors
     /// An error means that the cloud refuses a server, or that a dedicated server has no name or the number
@@ -166,11 +167,11 @@ impl Scenario {
     }
 }
 
-/// The limit in real time. A server is ready within seconds of the simulated time.
+/// The longest wait for a server, in real time. A server is ready within seconds of the simulated time.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {
-    /// Creates the server through the API, which reports errors in an entry.
+    /// Creates the server through the API, which checks the entry and reports its errors.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
         let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({

@@ -13,7 +13,8 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the Kubernetes half with all its credentials. In memory there is no certificate, and `identity` is empty.
+/// A user of the Kubernetes half with all its credentials. When the sandbox is in memory, there is no certificate and
+/// `identity` is empty.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,
@@ -47,12 +48,12 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// The variable that chooses the role of `ccm`: `manifests` is this project's own role, anything else is
+/// The variable that chooses the role of `ccm`. `manifests` means this project's own role, and any other value means
 /// the official role.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns the rules of `ccm` everywhere, and the rules in `kube-system`. In tests, a person's commands have the same
-/// account, and read the settings of the daemon in `kube-system`.
+/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`. In tests,
+/// the commands of a person use the same account, and read the settings of the daemon in `kube-system`.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     let workloads = rule(&["apps"], &["deployments", "daemonsets"], &["list"]);
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
@@ -90,7 +91,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Makes tokens, which are all different.
+/// A generator of tokens. Each token is different.
 pub(super) struct Tokens(Mutex<SplitMix64>);
 
 impl Tokens {
@@ -106,7 +107,7 @@ impl Tokens {
     }
 }
 
-/// Returns a number that is different each time, in any process of this machine. The number does not have to
+/// Returns a number that no other call returns, in any process of this machine. The number does not have to
 /// be a secret.
 pub(super) fn unique() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -118,7 +119,8 @@ pub(super) fn unique() -> u64 {
     generator.next()
 }
 
-/// A folder for this run and its owner alone. The folder is removed with all its files when dropped.
+/// A folder that only this run uses and only its owner can read. When dropped, the folder and all its
+/// files are removed.
 pub(super) struct Folder {
     path: PathBuf,
 }

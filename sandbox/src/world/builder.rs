@@ -109,7 +109,7 @@ impl Builder {
         self
     }
 
-    /// Makes Nodes at least `bytes` of JSON large.
+    /// Makes each Node at least `bytes` of JSON large.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self
@@ -122,16 +122,16 @@ impl Builder {
         self
     }
 
-    /// Starts no listener: [`Sandbox::exchange`] answers in the caller's thread. There are no threads, no TLS, no
-    /// client certificates, and no files unless somebody asks for files. Kubelets do the work that is due when a
-    /// request comes. Tokens, UIDs and names depend only on the calls and the last number of the
+    /// Makes the sandbox listen on no port. [`Sandbox::exchange`] answers requests in the caller's thread. There are no
+    /// threads, no TLS, no client certificates, and no files unless somebody asks for files. Kubelets do their due work
+    /// when a request comes. Tokens, UIDs and names depend only on the calls and the last number of the
     /// [`address`](Builder::address), so that with simulated time the same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
     }
 
-    /// Uses a corner of the cluster of that kubeconfig as the Kubernetes half, see [`Cluster::real`].
+    /// Uses a part of the real cluster that this kubeconfig belongs to as the Kubernetes half, see [`Cluster::real`].
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self
@@ -143,19 +143,19 @@ impl Builder {
         self
     }
 
-    /// Sets the port. 0 means any free port.
+    /// Sets the port of the Hetzner half. 0 means any free port.
     pub fn port_hetzner(mut self, port: u16) -> Builder {
         self.ports.hetzner = port;
         self
     }
 
-    /// Sets the port. 0 means any free port.
+    /// Sets the port of the Kubernetes half. 0 means any free port.
     pub fn port_kubernetes(mut self, port: u16) -> Builder {
         self.ports.kubernetes = port;
         self
     }
 
-    /// Sets the port. 0 means any free port.
+    /// Sets the port of the Robot web service. 0 means any free port.
     pub fn port_robot(mut self, port: u16) -> Builder {
         self.ports.robot = port;
         self
@@ -193,7 +193,7 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        // A test on a real cluster could not remove the second set of rules again.
+        // On a real cluster, a test could not remove the rules for `kube-system` again.
         let (everywhere, in_kube_system) = match self.real_cluster {
             None => ccm_rules()?,
             Some(_) => (official_rules(), Vec::new()),
@@ -213,7 +213,7 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Creates all halves without contents, which are not served yet.
+    /// Creates all halves, without any objects in them. The halves are not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;
         let seed = match (self.in_memory, self.ports.address) {
@@ -312,7 +312,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The last name is resolved only by a proxy, because this machine itself is reached without a proxy.
+        // The name `kubernetes.test` is resolved only by a proxy. Clients reach the other names without a proxy,
+        // because they are this machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -336,7 +337,7 @@ impl Projects {
         projects
     }
 
-    /// Returns a call log that knows the names of the tokens.
+    /// Returns a call log in which the callers with our tokens have names.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

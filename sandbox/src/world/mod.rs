@@ -37,12 +37,13 @@ pub use builder::Builder;
 /// let ccm = std::process::Command::new("ccm").arg("run").envs(sandbox.env_of("ccm"));
 /// ```
 pub struct Sandbox {
-    // This field is the first, because kubelets write to the cluster and must end before the cluster.
+    // This field is the first, so that it is dropped first. Kubelets write to the cluster, and must end
+    // before the cluster.
     kubelets: Kubelets,
-    /// The halves that answer. In memory, a half has no server.
+    /// The halves that answer requests, each with its server. In memory, a half has no server.
     served: Mutex<HashMap<Half, Option<Server>>>,
-    /// The addresses on which the halves listen. The real port is stored once a half was served, so that a stopped half
-    /// comes back at the same address.
+    /// The addresses on which the halves listen. The real port is stored when a half is first served, so that a half
+    /// that was stopped is served at the same address again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -92,7 +93,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A connection that does not end keeps the cluster alive until the process ends without calling destructors.
+        // A connection that does not end keeps a reference to the cluster until the process ends, and then no
+        // destructor runs. The cluster is therefore cleared here.
         self.cluster.clear();
     }
 }
@@ -203,7 +205,7 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the half is served from the start, and its address is in the environment.
+    /// Whether the half is served from the start. Its address is then in the environment.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -229,7 +231,7 @@ impl Sandbox {
         drop(server);
     }
 
-    /// Serves a half that was stopped at the same address again. Nothing happens when the half is served already.
+    /// Serves a half again that was stopped, at its previous address. Nothing happens when the half is served already.
     ///
     /// # Errors
     /// An error means that somebody else took the port meanwhile.
@@ -258,8 +260,8 @@ impl Sandbox {
         self.served().contains_key(&half)
     }
 
-    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. A half that was stopped
-    /// resets the connection.
+    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. The connection ends with a reset
+    /// when the half was stopped.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -268,7 +270,7 @@ impl Sandbox {
         server::exchange(&self.config(half), request, pause)
     }
 
-    /// Returns the configuration of a server of this half, on any port.
+    /// Returns the configuration of this half's server. The port is any free port.
     fn config(&self, half: Half) -> Config {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
@@ -294,8 +296,8 @@ impl Sandbox {
 
     /// Registers Nodes for servers that exist already.
     ///
-    /// The kubelet sees the server's private address, or its public IPv4 address when there is no private address, or
-    /// else no address.
+    /// The kubelet finds the server's private address. Without a private address the kubelet finds the public IPv4
+    /// address, and without both no address.
     pub fn register_nodes_of(&self, ids: &[u64]) {
         for id in ids {
             let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
@@ -321,9 +323,9 @@ impl Sandbox {
         number
     }
 
-    /// Registers the Node of a dedicated server that exists already. Its kubelet is started with `--node-ip` when the
-    /// Network has a subnet for dedicated servers with a free address. Otherwise the kubelet sees the public IPv4
-    /// address, if there is one.
+    /// Registers the Node of a dedicated server that exists already. When the Network has a subnet for dedicated
+    /// servers, and the subnet has a free address, the kubelet is started with `--node-ip`. Otherwise the kubelet finds
+    /// the public IPv4 address, if there is one.
     ///
     /// # Panics
     /// See [`Kubelets::register`].
@@ -403,7 +405,8 @@ impl Sandbox {
         self.accounts().get(user).cloned()
     }
 
-    /// Returns a kubeconfig whose only user logs in in this way. The test changes and writes the kubeconfig itself.
+    /// Returns a kubeconfig with one user, who authenticates with `login`. The test can change the kubeconfig and must
+    /// write the file itself.
     pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
         let authority = self.tls.as_ref().map(|tls| &tls.authority);
         let authority = authority.map(|authority| authority.certificate_pem().to_owned());
@@ -422,7 +425,7 @@ impl Sandbox {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// Returns the variables that a shell exports to work on this world as that user.
+    /// Returns the variables that a shell exports to work on this world as the user of this name.
     ///
     /// # Panics
     /// Panics when there is no such user, or when its kubeconfig cannot be written.
@@ -459,7 +462,8 @@ impl Sandbox {
         variables
     }
 
-    /// Writes the kubeconfig of [`env`](Sandbox::env): `admin` by certificate in the context `sandbox`, `ccm` by token.
+    /// Writes the kubeconfig of [`env`](Sandbox::env). In the context `sandbox`, `admin` authenticates with a
+    /// certificate. In the context `ccm`, `ccm` authenticates with a token.
     fn write_kubeconfig(&self) -> io::Result<()> {
         let mut contexts = Vec::new();
         if let Some(admin) = self.account("admin") {
