@@ -19,17 +19,18 @@ pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 /// The effect on a call that a rule hits.
 #[derive(Clone)]
 pub enum Effect {
-    /// A wait before the handler runs.
+    /// The call waits before the handler runs.
     Slow(Duration),
-    /// A wait after the handler ran. A client with a shorter time-out gives up although the request took effect.
+    /// The call waits after the handler ran. A client with a shorter time-out gives up although the
+    /// request took effect.
     SlowAnswer(Duration),
-    /// The client gets this answer; the handler does not run.
+    /// The handler does not run, and the client gets this answer instead.
     Instead(Response),
-    /// The handler runs, and the client gets this answer all the same.
+    /// The handler runs, but the client gets this answer instead of the handler's.
     AfterAll(Response),
-    /// The handler runs, and the client gets the answer that this function returns.
+    /// The handler runs, and the client gets the answer that this function makes from the handler's answer.
     Changed(Change),
-    /// The handler runs. The second half of its answer is missing, and `Content-Length` fits the rest.
+    /// The handler runs. The second half of its body is missing, and `Content-Length` is that of the first half.
     Malformed,
     /// The handler does not run, and the connection is reset.
     Reset,
@@ -37,9 +38,9 @@ pub enum Effect {
     AnswerLost,
     /// The handler runs, and its answer is delivered in this way.
     Deliver(Delivery),
-    /// A test's function runs before the handler.
+    /// A function of the test runs before the handler.
     Before(Hook),
-    /// A test's function runs between the handler and the answer.
+    /// A function of the test runs after the handler, and before its answer is sent.
     After(Hook),
 }
 
@@ -56,7 +57,7 @@ impl Effect {
         Effect::Changed(Arc::new(change))
     }
 
-    /// The Hetzner half refuses, e.g. with `(503, "maintenance", "…")`.
+    /// An error of the Hetzner half, e.g. with `(503, "maintenance", "…")`.
     pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
@@ -73,13 +74,14 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// Robot refuses, e.g. with `(500, "INTERNAL_ERROR", "…")`. Neither the login nor the call is counted.
+    /// An error of Robot, e.g. with `(500, "INTERNAL_ERROR", "…")`. The call is counted neither as a login nor
+    /// against a limit.
     pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
         let body = json!({"error": {"status": status, "code": code, "message": message}});
         Effect::Instead(Response::json(status, &body))
     }
 
-    /// Robot refuses because there were more than `max_request` requests in `interval_s` seconds.
+    /// Robot's error for more than `max_request` requests within `interval_s` seconds.
     pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
         let body = json!({"error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
@@ -88,22 +90,24 @@ impl Effect {
         Effect::Instead(Response::json(403, &body))
     }
 
-    /// Robot is under maintenance: 503 with an HTML page. [`Effect::Instead`] can give a 503 without a body.
+    /// Robot's answer during maintenance, which is 503 with an HTML page. For a 503 without a
+    /// body use [`Effect::Instead`].
     pub fn robot_maintenance() -> Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// The proxy in front of Robot refuses with a 403 that is not JSON and does not mean a rate limit.
+    /// A 403 of the proxy in front of Robot. The body is not JSON, and the status does not mean a rate limit.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// The Kubernetes half refuses with a `Status`, e.g. with `(500, "InternalError", "…")`.
+    /// A `Status` of the Kubernetes half that reports an error, e.g. with `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }
 
-    /// The API server is busy (priority and fairness): 429 with `Retry-After` in seconds.
+    /// The answer of an API server that is too busy (priority and fairness), which is 429 with
+    /// `Retry-After` in seconds.
     pub fn kubernetes_busy(retry_after_seconds: u32) -> Effect {
         let message = "Too many requests, please try again later.";
         let refusal = kubernetes_status(429, "TooManyRequests", message)
@@ -111,12 +115,12 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// A proxy on the way does not know the path: a 404 that did not come from the API.
+    /// A 404 of a proxy between client and API that does not know the path.
     pub fn proxy_not_found() -> Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }
 
-    /// A gateway gave up although the request took effect in the end: 504 in HTML.
+    /// A 504 in HTML of a gateway that no longer waited for the answer, although the request took effect in the end.
     pub fn gateway_timeout() -> Effect {
         Effect::AfterAll(html(504, "504 Gateway Time-out"))
     }
@@ -176,7 +180,7 @@ impl fmt::Debug for Effect {
     }
 }
 
-/// Returns an answer that ends too early, although the HTTP message is complete.
+/// Returns the answer with the second half of its body cut off. The HTTP message itself is complete.
 pub(super) fn malformed(mut response: Response) -> Response {
     response.body.truncate(response.body.len() / 2);
     if response.body.is_empty() {

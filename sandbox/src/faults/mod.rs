@@ -1,4 +1,4 @@
-//! Faults between a client and an API, which happen at a chosen call or by a seed.
+//! Faults between a client and an API. A rule or a seed chooses the calls that are hit.
 //!
 //! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share of all
 //! calls. The server asks [`Faults`] once for each request and follows the `Plan`. Delays are real time, which no scale
@@ -28,9 +28,9 @@ pub enum Delivery {
     Chunked,
     /// A few bytes of the answer at a time.
     Drip { bytes: usize, pause: Duration },
-    /// `Content-Length` promises the whole body. Half of the body is sent, then the connection ends.
+    /// `Content-Length` is that of the whole body, but the connection ends after half of the body.
     CutOff,
-    /// Half of the body is sent in chunks, then the connection ends without the last chunk.
+    /// Half of the body is sent in chunks. Then the connection ends without the last chunk.
     CutOffChunked,
 }
 
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Faults {
-    /// Adds a rule. Every call from now on is checked against the rule, after the rules that were added before.
+    /// Adds a rule, which is checked for every later call, after the rules that were added earlier.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;
@@ -109,10 +109,11 @@ impl Faults {
     }
 }
 
-/// The decisions about one call.
+/// The faults of one call: its delays, its hooks, and its outcome.
 pub(crate) struct Plan {
     names: Vec<String>,
-    /// The delay before the handler, and the delay between its answer and the answer's first byte.
+    /// The delay before the handler runs. `answer_delay` is the delay between the handler's answer and the first byte
+    /// that is sent.
     pub delay: Duration,
     pub answer_delay: Duration,
     before: Vec<Hook>,
@@ -120,12 +121,12 @@ pub(crate) struct Plan {
     pub outcome: Outcome,
 }
 
-/// Whether the handler runs, and what the client gets.
+/// Whether the handler runs, and which answer the client gets.
 pub(crate) enum Outcome {
     Handle(Delivery),
     /// The handler runs, and the client gets another answer.
     Change(Box<dyn Fn(Response) -> Response + Send>),
-    /// The client gets this answer; the handler does not run.
+    /// The handler does not run, and the client gets this answer instead.
     Instead(Response),
     /// The handler does not run, and the connection is reset.
     Reset,
@@ -134,7 +135,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines effects: all hooks run, delays are added, and the first effect that concerns the answer decides.
+    /// Combines the effects on a call. All hooks run, the delays are added up, and the first effect that changes the
+    /// answer wins over later ones.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),
@@ -189,7 +191,7 @@ impl Plan {
         plan
     }
 
-    /// Returns the names of the effects for the call log, or `None` when nothing happens.
+    /// Returns the names of the effects for the call log, or `None` when there is no effect.
     pub fn name(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| self.names.join(", "))
     }

@@ -44,11 +44,11 @@ impl SplitMix64 {
     }
 }
 
-/// Hits a share of all calls, each with an effect of its own.
+/// Random faults for a share of all calls. The effect is chosen anew for each call.
 pub(super) struct Random {
     seed: u64,
     rate: f64,
-    /// How often each call was made. The key is a hash of the half, method and path.
+    /// The number of times that each call was made. The key is a hash of the half, method and path.
     seen: HashMap<u64, u64>,
 }
 
@@ -66,7 +66,8 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // The first number of neighbouring states is mixed well, but one more costs nothing.
+        // The first number is mixed well enough even for neighbouring states. Skipping this number all the
+        // same costs nothing.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }
@@ -95,7 +96,7 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
             0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),
             1 => Effect::hetzner_error(502, "bad_gateway", "bad gateway"),
             2 => Effect::hetzner_error(503, "maintenance", "maintenance"),
-            // A part behind the API timed out, and the request has taken effect all the same.
+            // A server behind the API timed out, but the request has taken effect.
             _ => Effect::AfterAll(hetzner_error(504, "timeout", "the request timed out")),
         },
         (_, Half::Kubernetes) => match generator.below(3) {

@@ -7,7 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// An effect and the calls it hits. A rule hits all matching calls, unless some of them are chosen.
+/// An effect, and the calls on which it is used. A rule hits all calls that it matches, unless it is limited to some of
+/// them, e.g. with [`nth`](Rule::nth).
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -39,7 +40,7 @@ enum Choice {
 }
 
 impl Rule {
-    /// Hits every call of both halves.
+    /// Creates a rule that matches every call of all halves.
     pub fn new(effect: Effect) -> Rule {
         Rule {
             effect,
@@ -72,14 +73,14 @@ impl Rule {
         self
     }
 
-    /// Matches paths by a pattern in which `*` stands for one segment, and `**` at the end for any
-    /// rest: `/v1/servers/*`, `/api/**`.
+    /// Matches paths by a pattern. In the pattern `*` stands for one segment, and `**` at the end stands for the rest
+    /// of the path: `/v1/servers/*`, `/api/**`.
     pub fn path(mut self, pattern: &str) -> Rule {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Adds any further condition.
+    /// Adds a condition that a request must also satisfy.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self
@@ -97,7 +98,7 @@ impl Rule {
         self
     }
 
-    /// Hits a share (0 to 1) of the matching calls, which `seed` chooses in the order in which the calls are made.
+    /// Hits a share (0 to 1) of the matching calls. `seed` and the order of the calls decide which calls are hit.
     pub fn probability(mut self, share: f64, seed: u64) -> Rule {
         self.choice = Choice::Probability(share, SplitMix64::new(seed));
         self

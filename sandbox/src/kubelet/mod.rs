@@ -26,24 +26,25 @@ use crate::kubernetes::Cluster;
 use crate::robot::Robot;
 use crate::time;
 
-/// The time between two reports when nothing changed; the kubelet's `nodeStatusReportFrequency`.
+/// The time between two reports when nothing has changed. It is the kubelet's `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
-/// The time between two checks of a machine's state; the kubelet's `nodeStatusUpdateFrequency`.
+/// The time between two checks of a machine's state. It is the kubelet's `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// The silence after which a node is `Unknown`; the node controller's `--node-monitor-grace-period`.
+/// How long a kubelet is silent before its node becomes `Unknown`. It is the
+/// node controller's `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// The shortest time between two looks at the machines. However fast time goes and however large the cluster is, the
-/// processor is left to what is being tested.
+/// The shortest time between two looks at the machines. It leaves most of the processor to the program under test, even
+/// when time runs fast and the cluster is large.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// A rest is this many times as long as the look before it, for the same reason.
+/// The pause after a look at the machines is at least this many times as long as the look, for the same reason.
 const REST: u32 = 9;
 
 /// All kubelets of a cluster.
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// When the machines are looked at next, if no thread does it.
+    /// The time of the next look at the machines. `None` when a thread looks at them.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -68,20 +69,20 @@ struct Kubelet {
     reported: Instant,
     /// The time since which the machine has not been running. `None` while the machine runs.
     silent: Option<Instant>,
-    /// Whether the node controller has noticed the silence.
+    /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs: it reports nothing, whatever its machine does.
+    /// Whether the kubelet hangs, which means that it reports nothing although its machine runs.
     hangs: bool,
 }
 
-/// The work that a pass over the kubelets does regardless of the time.
+/// The work that a pass over all kubelets does in addition to the work that is due.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The pass does only what is due.
+    /// The pass does no additional work.
     Due,
-    /// Running kubelets report.
+    /// Every kubelet whose machine runs reports.
     Report,
-    /// Silent kubelets count as silent for the whole grace period.
+    /// The grace period of every silent kubelet is treated as over.
     Expire,
 }
 
@@ -102,7 +103,7 @@ impl Kubelets {
         }
     }
 
-    /// Starts the reports, which are made by a thread or else by [`catch_up`](Kubelets::catch_up).
+    /// Starts the reports. They are made by a thread, or without a thread by calls of [`catch_up`](Kubelets::catch_up).
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -115,8 +116,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Does what is due by now, if no thread does it. A machine counts as silent from the first look that
-    /// finds it stopped.
+    /// Does the work that is due by now. Nothing happens when a thread does this work. A machine counts as silent from
+    /// the first look that finds it stopped.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
@@ -126,7 +127,7 @@ impl Kubelets {
         }
     }
 
-    /// Adds a machine: its Node is created, Ready, and initialised or not as the spec says.
+    /// Adds a machine and creates its Node, which is Ready. The spec says whether the Node is initialised.
     ///
     /// # Panics
     /// Panics when a Node of that name exists, or when the API server refuses the object.
@@ -142,14 +143,14 @@ impl Kubelets {
         self.shared.state().kubelets.len()
     }
 
-    /// Makes the kubelet of a machine hang: the machine runs, and its Node is not reported any more.
+    /// Makes the kubelet of a machine hang. The machine runs on, but its Node is not reported any more.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet whose machine runs report now.
+    /// Makes every kubelet report now whose machine runs.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }

@@ -12,14 +12,15 @@ pub struct NodeSpec {
     pub name: String,
     /// ID of the machine's cloud server. A machine without a cloud server and without a dedicated server always runs.
     pub server: Option<u64>,
-    /// The machine of the dedicated server, see [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
+    /// The machine number of the dedicated server, see
+    /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
     pub machine: Option<u64>,
-    /// The address that the kubelet finds by itself.
+    /// The address that the kubelet finds without `--node-ip`.
     pub internal_ip: Option<String>,
-    /// The value of `--node-ip`. This address is reported instead, and written as
+    /// The value of `--node-ip`. The kubelet reports this address instead of `internal_ip`, and writes it as
     /// the annotation `alpha.kubernetes.io/provided-node-ip`.
     pub node_ip: Option<String>,
-    /// The pod ranges: IPv4, or IPv4 and IPv6.
+    /// The pod ranges of the Node, which are one IPv4 range or one range of each family.
     pub pod_cidrs: Vec<String>,
     /// Labels in addition to those that every kubelet sets.
     pub labels: BTreeMap<String, String>,
@@ -27,7 +28,7 @@ pub struct NodeSpec {
     pub provider_id: Option<String>,
     /// The architecture, which is `amd64` when empty.
     pub architecture: String,
-    /// The object is padded to at least this many bytes of JSON with the usual contents of real nodes: labels,
+    /// The smallest size of the Node, in bytes of JSON. The Node is padded with what real nodes contain: labels,
     /// annotations, managed fields, images. Real nodes have 10 to 25 kB.
     pub bytes: usize,
 }
@@ -121,7 +122,7 @@ fn architecture(spec: &NodeSpec) -> &str {
     if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
-/// Returns an identifier in the form of a UUID, which is always the same for the same machine.
+/// Returns an identifier that looks like a UUID and is always the same for the same machine.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
     let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);

@@ -1,17 +1,17 @@
-//! The changes of a Node's conditions and taints when its kubelet reports, or when the node controller
-//! misses the kubelet.
+//! The changes of a Node's conditions and taints when its kubelet reports, and when the node controller
+//! gets no reports.
 
 use serde_json::{Map, Value, json};
 
 use crate::time;
 
-/// The taint that the API server sets on a new node, and the node controller while the kubelet says that it
-/// is not ready.
+/// The taint that the API server sets on a new node. The node controller sets the taint while the kubelet reports that
+/// it is not ready.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 /// The taint that the node controller sets while the kubelet is silent.
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
-/// The conditions of a kubelet: type, status, reason and message while all is well.
+/// The conditions that a healthy kubelet reports, each with type, status, reason and message.
 const CONDITIONS: [[&str; 4]; 4] = [
     [
         "MemoryPressure",
@@ -24,7 +24,8 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
-/// Updates the Node when the kubelet reports that everything is well. The node controller removes its taints.
+/// Updates the Node when its kubelet reports that everything is well. The taints of the node controller are
+/// removed as well.
 pub(super) fn ready(node: &mut Value) {
     for [kind, status, reason, message] in CONDITIONS {
         set_condition(node, kind, status, reason, message, true);
@@ -32,7 +33,7 @@ pub(super) fn ready(node: &mut Value) {
     set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &[]);
 }
 
-/// Updates the Node when the node controller has heard nothing for its grace period.
+/// Updates the Node when its kubelet has been silent for the node controller's grace period.
 pub(super) fn unknown(node: &mut Value) {
     for [kind, ..] in CONDITIONS {
         let message = "Kubelet stopped posting node status.";
@@ -109,7 +110,7 @@ fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value>
 }
 
 fn now() -> String {
-    // The API server keeps whole seconds.
+    // Timestamps of the Kubernetes API have whole seconds.
     time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

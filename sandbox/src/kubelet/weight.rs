@@ -1,8 +1,9 @@
-//! The parts that make the Node of a real machine large: labels and annotations of others, managed fields, images.
+//! Filling that makes a Node as large as that of a real machine: labels and annotations of other programs,
+//! managed fields, images.
 
 use serde_json::{Map, Value, json};
 
-/// The numbers of labels and annotations that others have set on a node that has been in a cluster for a while.
+/// The numbers of labels and annotations that other programs have usually set on a node after a while.
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 
@@ -44,7 +45,7 @@ fn fill(map: &mut Value, most: usize, entry: impl Fn(usize) -> (String, String))
     }
 }
 
-/// Returns the owners of all fields, as the API server records them for the kubelet and the node controllers.
+/// Returns the `managedFields` that the API server records for the kubelet and the node controllers.
 fn managed_fields(node: &Value) -> Value {
     let metadata = &node["metadata"];
     let status = &node["status"];
@@ -75,7 +76,7 @@ fn managed_fields(node: &Value) -> Value {
     ])
 }
 
-/// Converts `{"name": {…}}` to `{"f:name": {}}`, on two levels.
+/// Converts the objects in `{"name": {…}}` to `{"f:name": {}}`, on two levels.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {
         Value::Object(map) => map.keys().map(|key| (format!("f:{key}"), json!({}))).collect(),

@@ -1,4 +1,4 @@
-//! The Robot web service in memory: dedicated servers, the logins that see the servers, and the service's limits.
+//! The Robot web service in memory: dedicated servers, the logins that can see the servers, and the service's limits.
 //!
 //! The rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document is silent,
 //! or where two logins could not be told apart here, a comment says what was chosen. This module knows nothing of the
@@ -41,9 +41,9 @@ pub struct Robot {
 pub struct DedicatedServer {
     pub number: u64,
     pub name: String,
-    /// `None` is shown as null. The text may also be empty.
+    /// The server's IPv4 address. `None` is shown as null in an answer. The text may also be empty.
     pub server_ip: Option<String>,
-    /// The network without its `/64`. `None` is shown as null. The text may also be empty.
+    /// The IPv6 network without the `/64` at its end. `None` is shown as null in an answer. The text may also be empty.
     pub server_ipv6_net: Option<String>,
     pub product: String,
     pub dc: String,
@@ -53,20 +53,22 @@ pub struct DedicatedServer {
     pub cancelled: bool,
     pub paid_until: String,
     pub ips: Vec<String>,
-    /// Address and length of the prefix, e.g. `64`. `None` is shown as null.
+    /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
+    /// in an answer.
     pub subnets: Option<Vec<(String, String)>>,
-    /// The ways to reset the server. When the list is empty, a reset is answered with `RESET_NOT_AVAILABLE`.
+    /// The ways in which the server can be reset. When the list is empty, a reset is
+    /// answered with `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
-    /// The operating status, e.g. `not supported`. `None` means that the status follows the power: `running`
-    /// or `shut off`.
+    /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
+    /// on the power.
     pub operating_status: Option<String>,
-    /// The account that owns the server; [`OWN_ACCOUNT`] when the server is created.
+    /// The account that owns the server. A new server belongs to [`OWN_ACCOUNT`].
     pub account: u32,
     /// The address in the vSwitch of a Network. The API does not show this address.
     pub private_ip: Option<Ipv4Addr>,
-    /// The machine behind the number. The number can be given to another machine.
+    /// The machine that has this server number. A server number can be given to another machine.
     machine: u64,
-    /// When the machine was switched on. `None` while the machine is off.
+    /// The time at which the machine was switched on. `None` while the machine is off.
     on: Option<Instant>,
 }
 
@@ -79,22 +81,22 @@ pub enum Sees {
     Server(u64),
 }
 
-/// The two limits that calls share.
+/// The two rate limits. Each is shared by all calls of its group of paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// `/server` and below: 200 requests an hour.
+    /// The limit of `/server` and the paths below it: 200 requests an hour.
     Server,
-    /// `/reset` and below: 500 requests an hour.
+    /// The limit of `/reset` and the paths below it: 500 requests an hour.
     Reset,
 }
 
-/// The number of requests for each result of the login.
+/// The number of requests for each result of their authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
-    /// Requests with a wrong user or password, which were answered 401.
+    /// The requests with a wrong user or password, which were answered with 401.
     pub failed: usize,
-    /// Requests that came while the address was blocked.
+    /// The requests that came while the caller's address was blocked.
     pub blocked: usize,
 }
 
@@ -106,7 +108,7 @@ struct State {
     limits: [Budget; 2],
     failures: Vec<Instant>,
     blocked_until: Option<Instant>,
-    /// The answer to a blocked caller.
+    /// The answer that a blocked caller gets.
     blocked_answer: Response,
     logins: Logins,
 }
@@ -117,7 +119,7 @@ struct User {
     sees: Sees,
 }
 
-/// A limit of `max_request` requests in any period of length `interval`.
+/// A limit of `max_request` requests within any period of length `interval`.
 struct Budget {
     max_request: usize,
     interval: Duration,
@@ -224,8 +226,8 @@ impl State {
         }
     }
 
-    /// Checks the login of a request. A request without a user is answered 401 and is not counted as an attempt
-    /// to log in.
+    /// Checks the login of a request. A request without a user is answered with 401, but does not count as
+    /// a failed login.
     fn authenticate(
         &mut self,
         request: &Request,
@@ -284,7 +286,7 @@ impl Sees {
 }
 
 impl DedicatedServer {
-    /// Returns the server as the list of servers shows it.
+    /// Returns the server in the form that the list of servers contains.
     fn server(&self) -> Value {
         let subnets = self.subnets.as_ref().map(|subnets| {
             let subnets = subnets.iter();
@@ -298,7 +300,8 @@ impl DedicatedServer {
         })
     }
 
-    /// Returns the server as it is shown alone, together with what the server can do.
+    /// Returns the server in the form that a request for this server alone gets, which also contains what the
+    /// server can do.
     fn server_alone(&self) -> Value {
         let mut server = self.server();
         let has_reset = !self.reset_types.is_empty();
@@ -312,7 +315,7 @@ impl DedicatedServer {
         server
     }
 
-    /// Returns the reset options of the server as the list shows them.
+    /// Returns the reset options of the server in the form that the list contains.
     fn reset(&self) -> Value {
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,
@@ -359,7 +362,7 @@ fn unauthorized() -> Response {
     error(401, "UNAUTHORIZED", "Unauthorized").with_header("WWW-Authenticate", "Basic")
 }
 
-/// Returns the error for a call with parameters, because no call here takes any.
+/// Returns the error for a call that has parameters. No call of this simulation takes parameters.
 fn invalid_input(query: &[(String, String)]) -> Response {
     let names: Vec<&String> = query.iter().map(|(name, _)| name).collect();
     let body = json!({"error": {
@@ -368,7 +371,7 @@ fn invalid_input(query: &[(String, String)]) -> Response {
     Response::json(400, &body)
 }
 
-/// Returns an answer of the proxy in front of the web service.
+/// Returns an answer of the proxy that stands in front of the web service.
 fn page(status: u16, title: &str) -> Response {
     Response {
         status,

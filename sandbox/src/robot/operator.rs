@@ -48,8 +48,8 @@ impl Robot {
         number
     }
 
-    /// Changes a server, including its number. Another server that already has the new number is removed. Nothing
-    /// happens when the server does not exist.
+    /// Changes a server. When its number changes, another server with the new number is removed. Nothing happens when
+    /// the server does not exist.
     pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
         let mut state = self.lock();
         if let Some(mut server) = state.servers.remove(&number) {
@@ -62,7 +62,7 @@ impl Robot {
         self.lock().servers.remove(&number);
     }
 
-    /// Returns all servers of all accounts, by number.
+    /// Returns all servers of all accounts, sorted by number.
     pub fn servers(&self) -> Vec<DedicatedServer> {
         self.lock().servers.values().cloned().collect()
     }
@@ -95,8 +95,8 @@ impl Robot {
         }
     }
 
-    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`], which are those of the environment.
-    /// Both are empty when there is no such login.
+    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`]. The environment of `ccm` contains
+    /// these two. Both are empty when there is no such login.
     pub fn login(&self) -> (String, String) {
         let state = self.lock();
         let mut users = state.users.iter();
@@ -104,7 +104,7 @@ impl Robot {
         own.map(|user| (user.name.clone(), user.password.clone())).unwrap_or_default()
     }
 
-    /// Changes the password of [`login`](Robot::login). The old password is wrong from now on.
+    /// Changes the password of [`login`](Robot::login). The old password is not accepted from now on.
     pub fn set_password(&self, password: &str) {
         self.set_login(&self.login().0, password, Sees::Account(OWN_ACCOUNT));
     }
@@ -113,7 +113,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// Limits requests to `max_request` in `interval`, which is not scaled. Earlier requests are forgotten.
+    /// Sets a limit to `max_request` requests within `interval`, which is not scaled. Earlier requests no longer count
+    /// against the limit.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];
@@ -121,7 +122,7 @@ impl Robot {
         (budget.max_request, budget.interval) = (max_request, interval);
     }
 
-    /// Sets the answer to a blocked caller. Before the first call of this function the answer is a 403 that
+    /// Sets the answer that a blocked caller gets. Without a call of this function, the answer is a 403 that
     /// is not JSON.
     pub fn set_blocked_answer(&self, answer: Response) {
         self.lock().blocked_answer = answer;
@@ -133,7 +134,7 @@ impl Robot {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the callers' address, and forgets failed logins.
+    /// Ends the block of the callers' address, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;
@@ -158,7 +159,7 @@ impl Robot {
         servers.any(|server| server.account == OWN_ACCOUNT && server.has(ip))
     }
 
-    /// Returns since when the server with this public or private address has been running.
+    /// Returns the time since which the server with this public or private address has been running.
     pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
         let state = self.lock();
         let mut servers = state.servers.values();
@@ -170,7 +171,7 @@ impl Robot {
 }
 
 impl DedicatedServer {
-    /// Returns the machine's number, for a [`NodeSpec`](crate::kubelet::NodeSpec).
+    /// Returns the number of the machine, which a [`NodeSpec`](crate::kubelet::NodeSpec) needs.
     pub fn machine(&self) -> u64 {
         self.machine
     }

@@ -17,10 +17,11 @@ pub(super) enum Next {
 
 /// The size of each chunk of a chunked answer, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// How many bytes of a body are written together with the head. The rest of a large list is not copied again.
+/// The number of bytes of a body that are written together with the head. The rest of a large body is written
+/// without being copied.
 const FIRST_BYTES: usize = 256 << 10;
 
-/// Writes `response` the way `delivery` says. `pause` waits between drops.
+/// Writes `response` in the way that `delivery` specifies. `pause` waits between the parts of a dripping answer.
 pub(super) fn write(
     stream: &mut impl Bytes,
     request: &Request,
@@ -84,7 +85,7 @@ enum Framing {
 fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
     let mut line = |name: &str, value: &str| {
-        // A value that came from a request must not become a header of its own.
+        // Control characters are replaced, so that a value that came from a request cannot begin another header.
         let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });
         head.extend([name, ": "]);
         head.extend(value);
@@ -93,7 +94,7 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // The handler may have a clock of its own.
+    // The handler may have set `Date` by a clock of its own.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());

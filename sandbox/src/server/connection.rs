@@ -12,9 +12,9 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long a client may read its refusal while the client may still be sending.
+/// How long the server waits for a client to read a refusal, when the client may still be sending its request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the server waits for the client to close when the client has nothing left to send.
+/// How long the server waits for the client to close the connection, when the client has nothing left to send.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Serves a connection until one side ends it.
@@ -43,7 +43,7 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     }
 }
 
-/// Serves one request in memory. Nothing waits, except in `pause`.
+/// Serves one request in memory. All waits are calls of `pause`.
 pub(super) fn serve_in_memory(
     config: &Config,
     request: &[u8],
@@ -97,7 +97,7 @@ fn exchange<B: Bytes>(
     plan.after(request);
     wait(plan.answer_delay);
 
-    // The call is logged before the first byte leaves, so that a client that has the answer finds the call in the log.
+    // The call is logged before the first byte is sent, so that a client that has the answer finds the call in the log.
     config.calls.end(call, Some(&response));
     let next =
         if received.keep_alive && !is_outdated(stream) { Next::KeepAlive } else { Next::Close };
@@ -107,7 +107,7 @@ fn exchange<B: Bytes>(
     }
 }
 
-/// Calls the handler. A panic in the handler is a bug of the handler; the server goes on and answers 500.
+/// Calls the handler. When the handler panics, which is a bug, the server continues and answers 500.
 fn handle(config: &Config, request: &Request) -> Response {
     catch_unwind(AssertUnwindSafe(|| config.handler.handle(request))).unwrap_or_else(|_| Response {
         status: 500,

@@ -35,10 +35,10 @@ use crate::faults::Faults;
 
 /// The settings of a server: the handler, the address, and the limits.
 pub struct Config {
-    /// The half under which calls are logged and by which faults are matched.
+    /// The half that the server serves. The call log and the rules of faults use it.
     pub half: Half,
     pub address: IpAddr,
-    /// 0 means any free port.
+    /// The port on which the server listens. 0 means any free port.
     pub port: u16,
     pub tls: Option<ServerTls>,
     pub handler: Arc<dyn Handler>,
@@ -48,7 +48,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the settings for plain HTTP on a free port of 127.0.0.1, without faults, with a log of its own.
+    /// Returns the settings for plain HTTP on a free port of 127.0.0.1, without faults and with a new call log.
     pub fn new(half: Half, handler: Arc<dyn Handler>) -> Config {
         Config {
             half,
@@ -63,23 +63,23 @@ impl Config {
     }
 }
 
-/// The limits on everything that a client could use up.
+/// The limits on the resources that a client could use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The limit for the request line and headers together, in bytes; larger heads are answered 431. The trailer of a
-    /// chunked body has the same limit.
+    /// The limit for the request line and headers together, in bytes. Larger requests are answered with 431. The
+    /// trailer of a chunked body has the same limit.
     pub head_bytes: usize,
-    /// The limit for a body, in bytes; larger bodies are answered 413.
+    /// The limit for a body, in bytes. Larger bodies are answered with 413.
     pub body_bytes: usize,
     /// The limit for connections that are open at the same time. Further connections wait in the listener's queue.
     pub connections: usize,
-    /// The time that may pass between two requests of a connection. Longer than the idle time of Go's client (90 s), so
-    /// that a client never uses a connection that the server closed while the client wrote.
+    /// The time that may pass between two requests of a connection. It is longer than the idle time of Go's client (90
+    /// s), so that a client never begins a request just when the server closes the connection.
     pub idle: Duration,
-    /// The time that a request may take from its first byte to its last, and that a TLS handshake may take. Slower
-    /// requests are answered 408.
+    /// The time that a request may take from its first byte to its last. A TLS handshake has the same limit. Slower
+    /// requests are answered with 408.
     pub request: Duration,
-    /// The time that may pass while an answer is written and the client takes no byte.
+    /// The time for which the client may take no byte while an answer is written.
     pub write: Duration,
 }
 
@@ -96,10 +96,11 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request in memory, and what would happen to the connection.
+/// The answer to one request in memory, and what a server would then do with the connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
-    /// Every byte that a client reads. Empty when no answer is sent; shorter than promised when the answer is cut off.
+    /// All bytes that a client would read. There are none when no answer is sent, and fewer than `Content-Length` says
+    /// when the answer is cut off.
     pub answer: Vec<u8>,
     pub ending: Ending,
 }
@@ -109,7 +110,7 @@ pub struct Exchanged {
 pub enum Ending {
     /// The connection stays open for the next request.
     KeepAlive,
-    /// The connection ends in order.
+    /// The connection is closed in the usual way.
     Close,
     /// The connection ends with a TCP reset.
     Reset,
@@ -142,8 +143,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that is being started at this moment has a copy of the socket. Closing only our copy would
-                // leave the socket open.
+                // A process that is being started at this moment has inherited a copy of the socket. Closing our copy
+                // alone would leave the socket open.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -160,7 +161,7 @@ impl Server {
     }
 }
 
-/// How long a server that stops waits for threads that are inside a handler or a hook.
+/// How long a server that is being stopped waits for threads that are inside a handler or a hook.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {
@@ -195,7 +196,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until another connection is allowed. Returns false when the server stops.
+    /// Waits until another connection may be accepted. Returns false when the server is being stopped.
     fn wait_for_room(&self) -> bool {
         let full = |state: &mut State| {
             !state.stopping && state.open.len() >= self.config.limits.connections
@@ -205,8 +206,8 @@ impl Shared {
         !state.stopping
     }
 
-    /// Returns the number of a connection whose thread may start, or `None` when the server stops or the
-    /// socket is gone.
+    /// Registers a connection and returns its number, so that its thread may start. Returns `None` when the server is
+    /// being stopped or the socket is gone.
     fn enter(&self, socket: &TcpStream) -> Option<u64> {
         let twin = socket.try_clone().ok()?;
         let mut state = self.state();
@@ -238,7 +239,7 @@ impl Shared {
         let _ = self.changed.wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
     }
 
-    /// Pauses for `duration`. The pause ends early when the server stops.
+    /// Pauses for `duration`. The pause ends early when the server is stopped.
     fn pause(&self, duration: Duration) {
         if !duration.is_zero() {
             let _ =
@@ -247,8 +248,8 @@ impl Shared {
     }
 }
 
-/// A connection's entry in the set of open connections. The entry is removed even when its thread panics in
-/// a test's hook.
+/// A guard that keeps a connection in the set of open connections. The connection leaves the set even when its thread
+/// panics in a hook of a test.
 struct Entry<'a> {
     shared: &'a Shared,
     number: u64,
@@ -264,7 +265,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // The process has no file descriptors left, or the client left while it waited. Neither ends the server.
+            // The process has no file descriptors left, or the waiting client has left. The server continues
+            // in both cases.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

@@ -1,4 +1,5 @@
-//! Reads one request from a connection: RFC 9112 as far as clients of the two APIs use it, strict about the rest.
+//! Reads one request from a connection. The reader follows RFC 9112 as far as clients of the two APIs use it, and is
+//! strict about everything else.
 
 use std::io;
 use std::time::Instant;
@@ -13,11 +14,12 @@ pub(super) struct Received {
     pub keep_alive: bool,
 }
 
-/// Why no request was received.
+/// The reason for which no request was received.
 pub(super) enum Refusal {
-    /// The client closed the connection, was silent for too long, or broke off. Nobody waits for an answer.
+    /// The client closed the connection, was silent for too long, or stopped within a request. No answer is sent,
+    /// because nobody waits for it.
     Gone,
-    /// The client gets this status and sentence, and then the connection ends.
+    /// The client gets an answer with this status and sentence. Then the connection ends.
     Answer(u16, &'static str),
 }
 
@@ -114,8 +116,8 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     Ok(Received { request, keep_alive })
 }
 
-/// Parses `Name: value` and returns the name in lower case. Folded lines and a blank before the colon are refused,
-/// because both can smuggle requests.
+/// Parses `Name: value` and returns the name in lower case. Folded lines, and a blank before the colon, are refused
+/// because both can be used for request smuggling.
 fn parse_header(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -124,7 +126,8 @@ fn parse_header(line: &str) -> Option<(String, String)> {
     valid.then(|| (name.to_ascii_lowercase(), value.to_owned()))
 }
 
-/// Returns the path and query of `/path?query`, or of `http://host/path?query` as a client of a proxy writes it.
+/// Returns the path and query of `/path?query`. A client of a proxy writes `http://host/path?query`, which
+/// is accepted too.
 fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     let origin = match target.split_once("://") {
         Some(("http" | "https", rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
@@ -141,7 +144,7 @@ fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     Some((decode(path, false)?, parameters.collect::<Option<_>>()?))
 }
 
-/// Decodes percent-encoded text. In a query, `+` is a blank. Returns `None` for a broken escape or invalid UTF-8.
+/// Decodes percent-encoded text. `+` means a blank in a query. Returns `None` when an escape or the UTF-8 is invalid.
 fn decode(text: &str, plus_is_blank: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -206,7 +209,8 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
             if !digits || others.iter().any(|other| other != length) {
                 return Err(Refusal::Answer(400, "malformed Content-Length"));
             }
-            // A number that is too long for a `usize` means a body that is too large, and is not malformed.
+            // A number that does not fit a `usize` is well-formed. The body is then refused as too large, and
+            // not as malformed.
             Ok(Length::Known(length.parse().unwrap_or(usize::MAX)))
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),

@@ -16,14 +16,14 @@ enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// A connection, and the bytes that were read from it and not used yet.
+/// A connection with a buffer for bytes that were read and not used yet.
 pub(super) struct Stream {
     transport: Transport,
     buffer: Vec<u8>,
     /// The number of bytes at the start of `buffer` that were used already.
     used: usize,
     client_certificate: Option<Vec<u8>>,
-    /// The certificates with which the TLS connection began.
+    /// The server's certificates at the moment when the TLS connection began.
     tls: Option<Arc<Material>>,
 }
 
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Ends the connection in order: the client reads everything that was written and then the end.
+    /// Ends the connection in the usual way, so that the client reads everything that was written and then the end.
     ///
     /// Bytes that the client still sends are read and dropped for a moment, because closing a socket with unread bytes
     /// makes the kernel send a reset, which can overtake the answer.
