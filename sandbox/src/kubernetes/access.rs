@@ -16,9 +16,9 @@ pub struct User {
     /// The groups. `system:masters` may do anything; `system:authenticated` is added automatically.
     pub groups: Vec<String>,
     pub tokens: Vec<String>,
-    /// DER of the certificates, which are compared byte by byte.
+    /// The certificates of the user as DER. They are compared byte by byte with the certificate that a client showed.
     pub certificates: Vec<Vec<u8>>,
-    /// The rules of the ClusterRoles that are bound by ClusterRoleBindings.
+    /// The rules of all ClusterRoles that ClusterRoleBindings bind to the user.
     pub rules: Vec<PolicyRule>,
 }
 
@@ -34,7 +34,7 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules of a Role, bound to a user by a RoleBinding in that namespace.
+/// The rules of a Role that a RoleBinding in this namespace binds to a user.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
     user: String,
@@ -59,13 +59,14 @@ pub struct Identity {
     groups: Vec<String>,
 }
 
-/// The paths that everybody may read: the role `system:public-info-viewer`.
+/// The paths that everybody may read, even without authentication. They are those of
+/// the role `system:public-info-viewer`.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// The paths that every user may read: the role `system:discovery`.
+/// The paths that every authenticated user may read. They are those of the role `system:discovery`.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
-    /// Adds a user, or replaces the user of that name and everything that was bound to the old user.
+    /// Adds a user. A user of the same name is replaced, and everything that was bound to the old user is removed.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
         self.grants.retain(|grant| grant.user != user.name);
@@ -99,8 +100,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Returns the user of a request. A certificate counts before a token. A wrong token is an error,
-    /// and not anonymous.
+    /// Returns the user of a request. A known certificate decides before a token does. A wrong token is an error, and
+    /// does not make the request anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
             self.users.iter().find(|user| user.certificates.contains(certificate))
@@ -190,7 +191,7 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// Returns an authenticated user that is in no other group.
+    /// Returns the identity of an authenticated user who is only in the group `system:authenticated`.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }

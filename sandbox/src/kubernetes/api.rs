@@ -106,13 +106,14 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace of the objects. For the namespaces themselves it is empty, although the authorizer's namespace
-/// is their name.
+/// Returns the namespace in which the objects of a request are. It is empty for Namespaces, although the authorizer
+/// takes the name of a Namespace for its namespace.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }
 
-/// Checks the path. Objects in a namespace are reached through the namespace, and other objects have no such path.
+/// Checks the path. Namespaced objects are reached by a path with their namespace, and other objects by a path
+/// without a namespace.
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
@@ -138,7 +139,7 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     }
 }
 
-/// Answers whether the caller may do what the access review asks about.
+/// Answers an access review, which asks whether the caller may do something.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

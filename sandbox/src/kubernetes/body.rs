@@ -8,7 +8,7 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read, without `kind` and `apiVersion`, with its defaults.
+/// An object that was read from a body. It has its defaults, and no `kind` and `apiVersion`.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,
@@ -30,12 +30,12 @@ pub fn read(resource: &Resource, request: &Request) -> Result<Read, Refusal> {
     decode(resource, &given, FieldValidation::of(request))
 }
 
-/// Reads an object that comes from our own code.
+/// Reads an object that the simulation or a test wrote, and not a client.
 pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// Reads an object that a patch has changed. Errors are then about the patch, with status 422.
+/// Reads an object that a patch has changed. Errors are reported as errors of the patch, with status 422.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,
@@ -160,7 +160,7 @@ fn finish(resource: &Resource, decoded: schema::Decoded, validation: FieldValida
     Read { value, warnings }
 }
 
-/// Checks that `kind` and `apiVersion` are absent or those of the path.
+/// Checks that `kind` and `apiVersion` are absent, or are those of the resource in the path.
 fn check_kind(resource: &Resource, given: &Value) -> Result<(), Refusal> {
     let text = |field: &str| given[field].as_str().unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));

@@ -14,7 +14,7 @@ pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Preconditions. Another value than that of the object is a conflict.
+    /// The preconditions of the deletion. A value that differs from the object's is a conflict.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
@@ -23,7 +23,7 @@ pub struct DeleteRequest<'a> {
 /// The result of a deletion.
 pub enum Deleted {
     Gone(Value),
-    /// Finalizers keep the object, which is marked for deletion.
+    /// The object is marked for deletion, but finalizers keep it.
     Terminating(Value),
 }
 
@@ -107,7 +107,7 @@ pub fn is_finished(object: &Value) -> bool {
         && object["status"]["phase"] != "Terminating"
 }
 
-/// Removes an object. Its namespace is removed too, when it was only waiting for the object.
+/// Removes an object. Its namespace is removed too, if it was marked for deletion and this was the last object in it.
 pub fn remove(state: &mut State, resource: &Resource, key: &str) -> Option<Value> {
     let removed = state.store.remove(resource, key)?;
     if let Some(namespace) = removed["metadata"]["namespace"].as_str() {
@@ -167,7 +167,7 @@ fn delete_namespace(
                 resource_version: None,
                 dry_run: false,
             };
-            // An object that another write removed meanwhile is gone as well.
+            // It does not matter when another write has removed the object meanwhile.
             let _ = delete_object(state, &inside);
         }
     }

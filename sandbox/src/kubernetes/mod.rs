@@ -56,11 +56,11 @@ use store::{Object, Store};
 /// The objects that [`Cluster::backup`] saved.
 pub struct Backup(Store);
 
-/// The API server. Everything is behind one lock, which is held while objects are picked, and not while they are
-/// written to the answer.
+/// The API server. One lock protects the whole state. The lock is held while the objects of an answer are selected, and
+/// not while they are written as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The corner of a real cluster that has the objects. `None` when the objects are in this process.
+    /// The part of a real cluster in which the objects are. `None` when the objects are in this process.
     corner: Option<Corner>,
 }
 
@@ -79,7 +79,7 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The lock is not held during the request, because a real server takes its time.
+                // The lock is not held during the request, because a real server may need a long time for its answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -90,12 +90,12 @@ impl Handler for Cluster {
 }
 
 impl Cluster {
-    /// Creates a new cluster with its namespaces and its own Service. No user has any rights.
+    /// Creates a new cluster that contains only its namespaces and the Service of the API. No user has any rights.
     pub fn new() -> Arc<Cluster> {
         Cluster::seeded(RandomState::new().build_hasher().finish())
     }
 
-    /// Creates a new cluster. The same seed and the same calls give the same UIDs and generated names.
+    /// Creates a new cluster whose UIDs and generated names depend only on the seed and the calls.
     pub fn seeded(seed: u64) -> Arc<Cluster> {
         let cluster = Cluster::empty(None, seed);
         for name in NAMESPACES {
@@ -111,8 +111,9 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// Creates a corner of the cluster of this kubeconfig, whose user may do everything there. The corner's objects are
-    /// deleted together with the corner. Other objects of the cluster are neither seen nor changed.
+    /// Creates a corner of a real cluster, which is a separate part for one test. The user of this kubeconfig may do
+    /// everything in the cluster. The corner's objects are deleted together with the corner. Other objects of the
+    /// cluster are neither seen nor changed.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
@@ -174,7 +175,7 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
-    /// Binds the rules of a Role to a user. They hold in that namespace alone.
+    /// Binds the rules of a Role to a user. The rules apply only in that namespace.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
@@ -210,7 +211,7 @@ impl Cluster {
         Some(with_kind(row, object.value.clone()))
     }
 
-    /// Returns the objects in the order of lists. `None` means all namespaces.
+    /// Returns the objects in the order in which a LIST returns them. `None` means all namespaces.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -245,7 +246,8 @@ impl Cluster {
         true
     }
 
-    /// Deletes an object as DELETE does, finalizers included. Returns false when there is no such object.
+    /// Deletes an object as DELETE does, which means that finalizers can keep the object. Returns false when there is
+    /// no such object.
     pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
         if let Some(corner) = &self.corner {
             return corner.delete(row(resource), namespace.unwrap_or_default(), name);
@@ -289,7 +291,8 @@ impl Cluster {
         self.state().frozen.is_some()
     }
 
-    /// Compacts the history. Earlier `continue` tokens are answered with 410.
+    /// Makes all existing `continue` tokens expire, as a compaction of the history does. They are then
+    /// answered with 410.
     ///
     /// # Panics
     /// Panics when the server is a real server, whose history cannot be compacted here.
@@ -301,13 +304,14 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panics inside `edit` leaves the objects whole, because objects are only replaced afterwards.
+        // A test that panics inside `edit` leaves no half-changed object, because the object is only
+        // replaced after `edit`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Returns the objects that a read of that `resourceVersion` sees. 0 allows the cache.
+    /// Returns the store that a read of that `resourceVersion` uses. Only 0 allows the frozen cache.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,
@@ -320,7 +324,7 @@ impl State {
     }
 }
 
-/// Returns the row of a resource that our own code names.
+/// Returns the resource that our own code refers to by this plural name. Panics when there is none.
 fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }

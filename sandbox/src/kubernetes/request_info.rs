@@ -1,4 +1,4 @@
-//! The meaning of a request's method and path: the server's `RequestInfo`.
+//! What the method and path of a request mean, as in the `RequestInfo` of Kubernetes.
 
 use crate::exchange::Request;
 
@@ -19,9 +19,9 @@ pub struct ResourceRequest {
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// The name. A list has the name of its field selector `metadata.name=…`.
+    /// The name of the object. For a list it is the name in the field selector `metadata.name=…`.
     pub name: String,
-    /// Whether the name was in the path.
+    /// Whether the path contains the name.
     pub named: bool,
 }
 
@@ -65,7 +65,7 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // The namespace of a Namespace is its own name, because the authorizer expects this.
+    // The authorizer expects the name of a Namespace also as the namespace of the request.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
@@ -94,7 +94,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name that a field selector selects, because a list of one name counts as access to that name.
+/// Returns the name that a field selector selects. A list that is limited to one name needs only the right
+/// to that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

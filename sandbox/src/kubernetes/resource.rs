@@ -17,31 +17,31 @@ pub struct Resource {
     pub categories: &'static [&'static str],
     pub namespaced: bool,
     pub verbs: &'static [&'static str],
-    /// Whether there is a `status` subresource.
+    /// Whether the resource has a `status` subresource.
     pub status: bool,
-    /// The fields. `None` means that nothing can be written, so that there are never any objects. When there are only
-    /// read verbs, only tests write objects.
+    /// The schema of the objects. `None` means that there are never any objects, because nothing can be written. A
+    /// resource with a schema and only read verbs is written by tests alone.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
-    /// The prefix of the keys in the real server's storage, which appears in one error message.
+    /// The prefix of the resource's keys in etcd on a real server. One error message contains the prefix.
     pub storage_prefix: &'static str,
-    /// Whether a PUT may have no `resourceVersion`.
+    /// Whether a PUT without a `resourceVersion` is allowed.
     pub unconditional_update: bool,
-    /// Whether a PUT to a name that does not exist creates the object.
+    /// Whether a PUT creates an object that does not exist.
     pub create_on_update: bool,
     /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// The fields that can be selected in addition to `metadata.name` and `metadata.namespace`.
+    /// The fields that field selectors may use in addition to `metadata.name` and `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
 }
 
-/// The version of every group.
+/// The API version of all groups.
 pub const VERSION: &str = "v1";
 
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// The values that most rows have.
+/// The values that most resources have.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",

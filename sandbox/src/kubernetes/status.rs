@@ -1,4 +1,4 @@
-//! Refusals: the `Status` object that a Kubernetes API server answers in place of the requested object.
+//! Error answers. A Kubernetes API server answers with a `Status` object instead of the requested object.
 //!
 //! The wording and the fields of `details` are those of kube-apiserver 1.36 (`apimachinery`'s `errors` package).
 
@@ -11,12 +11,13 @@ use crate::exchange::Response;
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u16,
-    /// The reason, which is empty for errors without a machine-readable reason.
+    /// The machine-readable reason. It is empty for errors that have none.
     pub reason: &'static str,
     pub message: String,
-    /// The details. `None` leaves `details` out; an empty object is shown.
+    /// The `details` of the answer. `None` leaves the field out, while an empty object is shown.
     pub details: Option<Value>,
-    /// The `metadata.continue` of an expired list: the token that continues the list with the current objects.
+    /// The `metadata.continue` of the answer when a list has expired. With this token the list continues with
+    /// the current objects.
     pub continue_token: Option<String>,
 }
 
@@ -38,14 +39,14 @@ impl FieldError {
         FieldError { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// Returns an error that shows `value` as JSON, as the real server does.
+    /// Returns an error about an invalid value. The message contains `value` as JSON, as on a real server.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error that shows `value`. It is the Go struct as JSON, which the caller writes, because its field
-    /// order and names are not ours.
+    /// Returns an error about a duplicate. The message contains `value`, which is the JSON of the Go struct. The caller
+    /// writes this JSON, because its field names and their order differ from ours.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -155,7 +156,7 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns the error of a storage that does not have the verb.
+    /// Returns the error of a resource whose storage does not implement the verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -177,7 +178,7 @@ impl Refusal {
         Refusal::new(409, "AlreadyExists", message, Some(resource.details(name)))
     }
 
-    /// Returns the conflict of a write with an old `resourceVersion`.
+    /// Returns the conflict of a write whose `resourceVersion` is not the current one.
     pub fn modified(resource: &Resource, name: &str) -> Refusal {
         Refusal::conflict(
             &resource.qualified(),
@@ -187,7 +188,7 @@ impl Refusal {
         )
     }
 
-    /// Returns the conflict of a failed precondition, which contains the kind where other conflicts
+    /// Returns the conflict of a failed precondition. Its message contains the kind, while other conflicts
     /// contain the resource.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
@@ -212,8 +213,8 @@ impl Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 with another subject than the kind. Both parts may be empty (for an object that could
-    /// not be read).
+    /// Returns a 422 whose subject is `kind`, which may be another text than the kind of a resource. `kind` and `name`
+    /// are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
@@ -228,12 +229,13 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500 for an error for which the real server has no class.
+    /// Returns a 500, as the real server does for errors without a type of their own.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
 
-    /// Returns the error for a version that does not exist yet. The real server waits three seconds first.
+    /// Returns the error for a `resourceVersion` that does not exist yet. The real server first waits three
+    /// seconds for it.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause =
@@ -264,7 +266,7 @@ pub fn details(group: &str, kind: &str, name: &str) -> Value {
     Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
-/// Joins several errors in brackets. Each text appears once.
+/// Joins several errors in brackets. Equal texts are written once.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in errors.iter().map(FieldError::line) {

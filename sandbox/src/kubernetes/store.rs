@@ -38,18 +38,18 @@ impl Object {
         Object { key: key.into(), value, text: OnceLock::new(), metadata_text: OnceLock::new() }
     }
 
-    /// Returns the object's JSON, which is made once.
+    /// Returns the object's JSON, which is made at the first call and then kept.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.value.to_string())
     }
 
-    /// Returns the JSON of the object's metadata, which is made once.
+    /// Returns the JSON of the object's metadata, which is made at the first call and then kept.
     pub fn metadata_text(&self) -> &str {
         let metadata = || self.value["metadata"].to_string();
         self.metadata_text.get_or_init(metadata)
     }
 
-    /// Returns the object's JSON as an answer by itself.
+    /// Returns the object's JSON with `kind` and `apiVersion`, for an answer that contains only this object.
     pub fn text_with_kind(&self, resource: &Resource) -> String {
         let inside = self.text().trim_start_matches('{');
         format!(
@@ -69,7 +69,7 @@ impl Store {
         self.revision
     }
 
-    /// Counts a write that changes no object, such as etcd's own write at a compaction.
+    /// Raises the revision without changing an object, as a write of etcd itself does at a compaction.
     pub fn advance(&mut self) {
         self.revision += 1;
     }
@@ -102,7 +102,7 @@ impl Store {
         object
     }
 
-    /// Removes an object. The returned object has the revision of its removal.
+    /// Removes an object and returns it. Its `resourceVersion` is then the revision of the removal.
     pub fn remove(&mut self, resource: &Resource, key: &str) -> Option<Value> {
         let object = self.collections.get_mut(resource.plural)?.remove(key)?;
         self.revision += 1;

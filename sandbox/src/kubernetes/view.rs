@@ -23,7 +23,7 @@ pub enum MetaVersion {
     V1Beta1,
 }
 
-/// The contents of the rows of a table besides their cells, from the parameter `includeObject`.
+/// The contents of a table's rows in addition to their cells, chosen by the parameter `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IncludeObject {
     None,
@@ -82,7 +82,8 @@ impl View {
         }
     }
 
-    /// Returns the answer for an object that was just written or removed. `value` has no `kind` and `apiVersion`.
+    /// Returns the answer that contains an object that was just written or removed. `value` does not contain
+    /// `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
         let revision =
             value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
@@ -100,7 +101,7 @@ impl View {
         }
     }
 
-    /// Returns the answer for a stored object.
+    /// Returns the answer that contains a stored object.
     pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
         match self {
             View::Whole => text_response(object.text_with_kind(resource)),
@@ -127,7 +128,7 @@ impl View {
                     objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
-                // v1.36 shows `"items":null` for an empty list in this form, and in no other form.
+                // v1.36 shows an empty list as `"items":null` only in this form.
                 match items.is_empty() {
                     true => text.replace(r#""items":[]"#, r#""items":null"#),
                     false => text,
@@ -181,7 +182,7 @@ fn text_response(text: String) -> Response {
     Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
-/// Writes a list. Items are written one after the other, so that a list of thousands is never a tree.
+/// Writes a list as text, item after item, so that no tree of thousands of objects is built.
 fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
     let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,

@@ -22,9 +22,9 @@ use crate::time;
 /// The object of a write.
 pub struct Target<'a> {
     pub resource: &'static Resource,
-    /// The namespace, which is empty for objects without a namespace.
+    /// The namespace of the object. It is empty for objects without a namespace.
     pub namespace: &'a str,
-    /// The name, which is empty for a POST.
+    /// The name of the object. It is empty for a POST.
     pub name: &'a str,
     /// Whether the write is to the `status` subresource instead of the object itself.
     pub status: bool,
@@ -45,7 +45,7 @@ pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<W
     Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
-/// Creates an object that comes from our own code.
+/// Creates an object that the simulation or a test wrote, and not a client.
 pub fn create_object(
     state: &mut State,
     resource: &'static Resource,
@@ -84,7 +84,7 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // This error contains the resource where other errors contain the kind.
+        // This error contains the resource, while other errors contain the kind.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }
@@ -115,7 +115,7 @@ impl Target<'_> {
     }
 }
 
-/// Stores a new object, from the decoded body to the stored object.
+/// Completes, checks and stores a new object whose body is already decoded.
 fn insert(
     state: &mut State,
     resource: &'static Resource,
@@ -150,7 +150,7 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Replaces `old` by `new`, from the decoded body to the stored object.
+/// Completes, checks and stores the object that replaces `old`. Its body is already decoded.
 fn replace(
     state: &mut State,
     target: &Target,
@@ -179,7 +179,7 @@ fn replace(
         false => rules.validate_update(&new, &old.value),
     });
     refuse_if_any(resource, target.name, errors)?;
-    // When nothing changed, nothing is written and the version stays.
+    // When nothing has changed, nothing is written and `resourceVersion` stays the same.
     if new == old.value {
         return Ok(old.clone());
     }
@@ -235,7 +235,7 @@ fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(),
     Err(refusal)
 }
 
-/// Sets the metadata of a new object that the server alone decides.
+/// Sets those fields in the metadata of a new object that only the server may set.
 fn system_metadata(state: &mut State, metadata: &mut Value) {
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
     if metadata["name"].is_null() && !prefix.is_empty() {
@@ -250,7 +250,7 @@ fn system_metadata(state: &mut State, metadata: &mut Value) {
     }
 }
 
-/// Restores the metadata that an update leaves out or cannot change.
+/// Restores those fields of the metadata that an update has left out or may not change.
 fn keep_system_metadata(new: &mut Value, old: &Value) {
     new["resourceVersion"] = old["resourceVersion"].clone();
     for field in ["uid", "creationTimestamp"] {
@@ -293,7 +293,7 @@ fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     own_namespace(target.resource, target.namespace, new)
 }
 
-/// Refuses a PUT for another object of the same name as a failed precondition.
+/// Refuses a PUT whose UID is that of another object. The error is that of a failed precondition.
 fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> {
     let given = new["metadata"]["uid"].as_str().unwrap_or_default();
     if given.is_empty() || given == old.metadata("uid") {
@@ -310,7 +310,7 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> 
     Err(Refusal::conflict(&resource.qualified(), resource.details(target.name), target.name, &why))
 }
 
-/// Checks that the caller may also create, because this PUT creates the object.
+/// Checks that the caller has the right to create objects, because this PUT creates one.
 fn check_create_on_update(
     state: &State,
     target: &Target,
@@ -328,7 +328,7 @@ fn check_create_on_update(
     state.directory.authorize(identity, &super::request_info::RequestInfo::Resource(asked))
 }
 
-/// Returns the time as objects contain it: UTC, with seconds.
+/// Returns the current time as objects contain it, which is in UTC with whole seconds.
 pub fn now() -> String {
     time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Ages as tables show them: at most two units, with fewer digits for longer ages.
+//! Ages in the form that tables show: at most two units, and less precision for longer ages.
 
 use crate::time;
 
@@ -32,7 +32,7 @@ fn human(seconds: i64) -> String {
     }
 }
 
-/// Returns two units. The second unit is left out when it is zero.
+/// Returns a duration in two units. The second unit is left out when its number is zero.
 fn two(seconds: i64, large: i64, large_name: char, small: i64, small_name: char) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
     if rest == 0 {

@@ -1,11 +1,11 @@
-//! JSON patch, RFC 6902: a list of operations, of which all or none are applied.
+//! JSON patch (RFC 6902), which is a list of operations. Either all operations are applied or none.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kubernetes::status::Refusal;
 
-/// The limit on the work of one request, which the real server has, too.
+/// The largest number of operations in one patch. The real server has the same limit.
 const MOST_OPERATIONS: usize = 10_000;
 
 #[derive(Deserialize)]

@@ -114,7 +114,7 @@ fn reference(object: &Object) -> Value {
     json!({"$ref": format!("#/components/schemas/{}", object.definition())})
 }
 
-/// Adds a type and all the types of its fields.
+/// Adds the definition of a type, and those of all types of its fields.
 fn define(object: &Object, schemas: &mut BTreeMap<String, Value>) {
     let name = object.definition();
     if schemas.contains_key(&name) {
@@ -157,7 +157,7 @@ fn type_schema(kind: Type, schemas: &mut BTreeMap<String, Value>) -> Value {
         Type::List(item, _) => json!({"type": "array", "items": type_schema(*item, schemas)}),
         Type::Object(object) => {
             define(object, schemas);
-            // The reference is inside `allOf`, because nothing may stand beside a bare `$ref`.
+            // The reference is inside `allOf`, because a plain `$ref` may have no other fields beside it.
             json!({"allOf": [reference(object)], "default": {}})
         }
         Type::Opaque => json!({"type": "object"}),

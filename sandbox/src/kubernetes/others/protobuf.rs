@@ -6,7 +6,8 @@
 
 use serde_json::{Map, Value};
 
-/// The wire format of a kind: number, name and type of each field, from the `generated.proto` of its package.
+/// The fields of a kind in the wire format. Each has its number, name and type, as in the `generated.proto`
+/// of its package.
 type Message = &'static [(u64, &'static str, Wire)];
 
 #[derive(Clone, Copy)]
@@ -17,18 +18,18 @@ enum Wire {
     Message(Message),
     Texts,
     Messages(Message),
-    /// A map of strings, whose entries have key 1 and value 2.
+    /// A map from strings to strings. In each entry, field 1 is the key and field 2 is the value.
     Map,
-    /// A message whose type says which of its two other fields counts.
+    /// A message with a type and two other fields. The type says which of the two fields contains the value.
     IntOrString,
-    /// A field that the server sets whatever a client says.
+    /// A field that is ignored, because the server sets it whatever a client sends.
     Ignored,
 }
 
 /// The beginning of every body: `k8s` and a zero byte.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The fields of `runtime.Unknown`: the type, and the object itself as bytes.
+/// The fields of `runtime.Unknown` that are read: the object's type, and the object itself as bytes.
 const UNKNOWN: [u64; 2] = [1, 2];
 const TYPE_META: Message = &[(1, "apiVersion", Wire::Text), (2, "kind", Wire::Text)];
 
@@ -143,7 +144,7 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // Content type and encoding are empty.
+            // The content type and the encoding are empty in such bodies.
             _ => {}
         }
     }
@@ -213,7 +214,7 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// The value of a field as it is on the wire.
+/// The value of a field in the wire format.
 enum Raw<'a> {
     Number(i64),
     Bytes(&'a [u8]),
@@ -243,7 +244,7 @@ impl<'a> Fields<'a> {
         const LENGTH_DELIMITED: u64 = 2;
         let key = self.varint()?;
         let raw = match key & 7 {
-            // Negative numbers are written as the unsigned numbers with the same bits.
+            // A negative number is encoded as the unsigned number that has the same bits.
             VARINT => Raw::Number(self.varint()?.cast_signed()),
             LENGTH_DELIMITED => {
                 let length = usize::try_from(self.varint()?).ok()?;

@@ -106,7 +106,7 @@ fn new_columns(resource: &Resource) -> Value {
     columns.iter().map(Column::definition).collect()
 }
 
-/// Returns the cells of one row, as many as there are columns.
+/// Returns the cells of one row, one for each column.
 pub fn cells(resource: &Resource, object: &Value) -> Value {
     let name = &object["metadata"]["name"];
     let age = age::since(object["metadata"]["creationTimestamp"].as_str());
@@ -176,7 +176,7 @@ fn node_status(node: &Value) -> String {
     format!("{status}{cordoned}")
 }
 
-/// Returns the roles of a node. There are two ways to label a role, and both count.
+/// Returns the roles of a node. A role can be given by either of two labels.
 fn node_roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
     for (key, value) in node["metadata"]["labels"].as_object().into_iter().flatten() {

@@ -1,4 +1,5 @@
-//! The three patch formats of the API. Each takes the object as the API shows it and returns the patched object.
+//! The three patch formats of the API. Each function takes an object as the API shows it, and returns
+//! the patched object.
 
 mod merge;
 mod strategic;

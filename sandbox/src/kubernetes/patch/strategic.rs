@@ -18,7 +18,7 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
     object(Some(schema), current, patch)
 }
 
-/// Patches an object. `schema` is absent inside maps and opaque fields, which have no schema.
+/// Patches an object. `schema` is `None` inside maps and opaque fields.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());
@@ -104,7 +104,7 @@ fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Returns the fields that a patch changes, by name or by a directive about them.
+/// Returns the fields that a patch changes. The patch contains their names, or directives about them.
 fn mentioned_fields(changes: &Map<String, Value>) -> Vec<&str> {
     let mut fields: Vec<&str> = Vec::new();
     for name in changes.keys() {

@@ -33,14 +33,15 @@ use roles::Roles;
 use server::Caller;
 pub use server::Server;
 
-/// The corner that one sandbox has in a real cluster.
+/// The separate part of a real cluster that one sandbox uses.
 pub struct Corner {
     server: Server,
     names: Names,
     roles: Roles,
 }
 
-/// The resources and namespaces in which ccm and the tests create objects. The corner deletes its objects there.
+/// The resources, with their namespaces, of which `ccm` and the tests create objects. The corner deletes its objects
+/// of these resources.
 const CLEANED: [(&str, &str); 4] =
     [("nodes", ""), ("events", "default"), ("leases", "kube-system"), ("services", "default")];
 
@@ -62,7 +63,7 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace or everywhere. `directory` contains the rules already.
+    /// Gives a user these rules, in one namespace or everywhere. `directory` must contain the rules already.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or does not apply the Role.
@@ -80,7 +81,7 @@ impl Corner {
         }
     }
 
-    /// Answers a request. `identity` says whether the directory knows the caller.
+    /// Answers a request. `identity` is the result of authenticating the caller by the directory.
     pub fn answer(
         &self,
         directory: &Directory,
@@ -88,8 +89,8 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
-        // TLS ends at this front, so that the server behind it would see an anonymous caller instead of a certificate
-        // that it refuses.
+        // TLS ends in the sandbox. The real server would not see a certificate that it refuses, but
+        // an anonymous caller.
         if let Err(refusal) = &identity
             && request.header("authorization").is_none()
         {
@@ -105,7 +106,7 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // The server answers requests with no credentials or wrong credentials itself.
+            // A request without credentials, or with wrong ones, is sent on, so that the real server itself answers.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -128,7 +129,7 @@ impl Corner {
         Ok(answer)
     }
 
-    /// Creates an object as the owner of the cluster.
+    /// Creates an object with the rights of the cluster's owner.
     ///
     /// # Panics
     /// Panics when the server refuses the object.
@@ -232,7 +233,7 @@ impl Corner {
         self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
-    /// Returns the objects of the corner with their real names.
+    /// Returns the objects of the corner. They have the names that they have on the real server.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();

@@ -1,16 +1,16 @@
-//! Translates names between the corner and the real server.
+//! Translates names between the corner, where they have no prefix, and the real server, where they have one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The prefix that everything in one corner has on the real server, and nothing else has.
+/// The prefix of all names of one corner on the real server. No other names begin with this prefix.
 pub struct Names {
     prefix: String,
 }
 
-/// The beginning of every corner's prefix, by which the remains of a killed test can be found.
+/// The beginning of every corner's prefix. It is used to find the objects that a killed test has left behind.
 const MARK: &str = "ccmtest-";
 
 /// The Service of the API itself, whose UID identifies the cluster.
@@ -28,12 +28,12 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns a name as the real server has it.
+    /// Returns the name that an object of the corner has on the real server.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name of an object of this resource as the real server has it. Namespaces and the Service of the API
+    /// Returns the name that an object of this resource has on the real server. Namespaces and the Service of the API
     /// do not belong to the tests, and keep their names.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let is_everybody_s = resource == "namespaces"
@@ -60,7 +60,7 @@ impl Names {
         parts.join("/")
     }
 
-    /// Translates the names in field selectors.
+    /// Translates the names in field selectors, from the corner to the real server.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name))
@@ -80,7 +80,7 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// Translates an object, or a patch of an object, on its way to the server.
+    /// Translates an object, or a patch of an object, that is sent to the real server.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -103,21 +103,21 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Whether the object is shown in the corner's lists.
+    /// Whether the corner's lists contain the object of the real server.
     fn shows(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let is_the_api_s = metadata["name"] == THE_API_S && metadata["namespace"] == "default";
         is_the_api_s || self.owns(object)
     }
 
-    /// Whether a row of a table belongs to the corner. The first cell, which is the name, decides when the row
-    /// has no object.
+    /// Whether a row of a table belongs to the corner. When the row contains no object, its first cell decides, which
+    /// is the name.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Translates an object on its way back.
+    /// Translates an object that comes from the real server.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -129,7 +129,8 @@ impl Names {
         }
     }
 
-    /// Translates a body on its way back. A list loses the objects that do not belong to the corner.
+    /// Translates a body that comes from the real server. In a list, the objects that do not belong to the corner
+    /// are left out.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");
@@ -147,7 +148,7 @@ impl Names {
         let value = self.value(&value);
         match (is_list, &value["metadata"]) {
             (true, head @ Value::Object(_)) => {
-                // The metadata is written first, as API servers do.
+                // The metadata is written as the first field, as API servers do.
                 let rest = value.as_object().into_iter().flatten();
                 let rest = rest.filter(|(name, _)| *name != "metadata");
                 let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));

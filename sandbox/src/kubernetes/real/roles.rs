@@ -13,17 +13,19 @@ use crate::kubernetes::request_info::ResourceRequest;
 
 /// The Roles and bindings that were created, so that they can be deleted.
 pub struct Roles {
-    /// Whether the server has no Roles, like the sandbox's own server. The rules are then enforced on our side.
+    /// Whether the server has no RBAC API, like the sandbox's own server. The rules are then enforced by this process.
     missing: OnceLock<bool>,
-    /// The path of each object, bindings before their roles.
+    /// The path of each created object. Bindings come before their roles.
     made: Mutex<Vec<String>>,
-    /// All questions so far. They are asked again later, because a Role that is replaced may take rights away.
+    /// All access reviews that were sent so far. They are sent again after later changes, because replacing a Role may
+    /// take rights away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The limit of a wait for the server's caches. The server decides by its caches, which follow within moments.
+/// The longest wait until the server's caches contain new rules. The server decides by its caches, which
+/// follow within moments.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
@@ -34,7 +36,7 @@ impl Roles {
         roles
     }
 
-    /// Whether the rules have to be enforced on our side.
+    /// Whether this process has to enforce the rules, because the server has no RBAC.
     pub fn are_ours(&self, server: &Server) -> bool {
         let ask = || server.json("GET", &format!("/apis/{GROUP}/v1"), None).0 == 404;
         *self.missing.get_or_init(ask)
@@ -140,7 +142,7 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a rule as Roles contain it, with the names of the corner.
+/// Returns a rule as a Role contains it, with the names that the corner's objects have on the real server.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),
@@ -153,7 +155,7 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
     given.map(|(key, values)| (key.to_owned(), json!(values))).collect()
 }
 
-/// Returns one question for each right that the rules grant.
+/// Returns one access review for each right that the rules grant.
 fn questions<'a>(
     namespace: &'a str,
     rules: &'a [PolicyRule],

@@ -15,7 +15,7 @@ use crate::exchange::{Request, Response, percent_encode};
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// The client with the owner's certificate, if the owner logs in by certificate.
+    /// The client with the owner's certificate. `None` when the owner authenticates in another way.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
@@ -26,7 +26,7 @@ pub(super) enum Caller {
     Owner,
     /// Somebody whom the owner impersonates.
     User(String),
-    /// Somebody with this `Authorization` header, or without one.
+    /// Anybody else, with this `Authorization` header or without one.
     Header(Option<String>),
 }
 
@@ -86,7 +86,7 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // The answer must be JSON, because other formats cannot be translated on their way back.
+        // The answer must be JSON, because the names in other formats cannot be translated.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -120,7 +120,7 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Sends a request of the owner, with its query in the path. Status 0 means that there is no answer.
+    /// Sends a request of the owner. The path contains the query. The returned status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -185,7 +185,7 @@ fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
     Ok(Response { status, headers, body: body.map_err(|error| error.to_string())? })
 }
 
-/// The parts of a kubeconfig that belong to its current context.
+/// The parts of a kubeconfig that its current context uses.
 struct Kubeconfig<'a> {
     path: &'a Path,
     folder: &'a Path,
@@ -221,7 +221,7 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns the inline data, or the contents of the file that is named instead.
+    /// Returns the inline data, or else the contents of the file whose path is given.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

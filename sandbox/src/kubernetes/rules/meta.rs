@@ -10,7 +10,7 @@ const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
 
-/// Returns the errors that a kind finds in an object at creation.
+/// Returns the errors of the metadata that the validation of each kind finds in a new object.
 pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let name = text(&metadata["name"]);
@@ -29,7 +29,7 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     errors
 }
 
-/// Returns the errors that a kind finds in an object that replaces another.
+/// Returns the errors of the metadata that the validation of each kind finds in an update.
 pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors that the server itself finds in every update. The kind checks the update once more, so that
-/// causes are reported twice.
+/// Returns the errors of the metadata that the server itself finds in every update. The validation of the kind finds
+/// the same errors again, so that causes are reported twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));
@@ -113,7 +113,7 @@ fn finalizers(metadata: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Reports new finalizers of an object that is being deleted. Such an object may lose finalizers and gain none.
+/// Reports finalizers that were added to an object that is being deleted. Such an object may only lose finalizers.
 fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
     let known = items(&old["finalizers"]);
     let added: Vec<String> = items(&new["finalizers"])

@@ -26,12 +26,12 @@ pub use service::Service;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The rules of a kind. `new` and `old` are whole objects that are already decoded.
+/// The rules of a kind. `new` and `old` are complete, decoded objects.
 pub trait Rules: Sync {
-    /// Sets the documented defaults, after every decoding.
+    /// Sets the documented defaults. This is done each time that an object was decoded.
     fn defaults(&self, _object: &mut Value) {}
 
-    /// Sets the values of the server and its admission plugins at creation.
+    /// Sets the values that the server and its admission plugins set at creation.
     fn prepare_create(&self, _object: &mut Value) {}
 
     /// Restores the fields of `old` that an update of the main resource may not change.
@@ -42,7 +42,7 @@ pub trait Rules: Sync {
         new["spec"] = old["spec"].clone();
     }
 
-    /// Allocates addresses and ports that the object needs and no other object has.
+    /// Allocates the addresses and ports that the object needs. They are unique in the cluster.
     fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _store: &Store) -> Vec<FieldError> {
         Vec::new()
     }

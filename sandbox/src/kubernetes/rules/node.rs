@@ -12,7 +12,7 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 
 impl Rules for Node {
     fn defaults(&self, object: &mut Value) {
-        // `podCIDR` and `podCIDRs` are two names for the same thing, and are kept equal.
+        // `podCIDR` is the old name of the first of `podCIDRs`. The two fields are kept equal.
         let spec = &mut object["spec"];
         let first = spec["podCIDRs"].get(0).cloned();
         match (text(&spec["podCIDR"]).is_empty(), first) {
@@ -22,8 +22,8 @@ impl Rules for Node {
         }
     }
 
-    /// The admission plugin TaintNodesByCondition keeps pods away until the node lifecycle controller has
-    /// seen the node.
+    /// Adds the taint of the admission plugin TaintNodesByCondition, which keeps pods away until the node lifecycle
+    /// controller has seen the node.
     fn prepare_create(&self, object: &mut Value) {
         let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
         let taints = &mut object["spec"]["taints"];
@@ -45,7 +45,8 @@ impl Rules for Node {
         errors
     }
 
-    /// The server checks a node as if it were new and then as an update, which is the reason for the duplicates.
+    /// The server validates an update twice, first like a new node and then as an update. Errors
+    /// are therefore duplicated.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(new);
         errors.extend(update(new, old));
@@ -105,7 +106,7 @@ fn same_taint(left: &Value, right: &Value) -> bool {
     left["key"] == right["key"] && left["effect"] == right["effect"]
 }
 
-/// Returns the internal Go struct as JSON.
+/// Returns a taint as the JSON of Go's internal struct.
 fn go_taint(taint: &Value) -> String {
     let (key, effect) = (&taint["key"], &taint["effect"]);
     let value = text(&taint["value"]);

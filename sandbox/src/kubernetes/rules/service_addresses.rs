@@ -1,4 +1,4 @@
-//! Cluster IPs and node ports, which a Service needs and shares with no other Service.
+//! The allocation of cluster IPs and node ports, which are unique for each Service.
 //!
 //! The cluster has one address family, IPv4, like the recorded cluster. The Services themselves say what is in use, so
 //! that nothing can leak.
@@ -33,10 +33,10 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
     errors
 }
 
-/// The addresses and ports of the other Services.
+/// The addresses and ports that the other Services use.
 struct Taken {
     cluster_ips: BTreeSet<String>,
-    /// Port and protocol. The port of a health check is TCP.
+    /// The used node ports, each with its protocol. The port of a health check is a TCP port.
     node_ports: BTreeSet<(i64, String)>,
 }
 
@@ -70,7 +70,7 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a port that is free for all protocols and not among `ours`.
+    /// Returns a port that is free for all protocols and is not contained in `ours`.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -180,7 +180,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     let wanted = spec["type"] == "NodePort" || spec["allocateLoadBalancerNodePorts"] != false;
     let mut ours: Vec<i64> =
         items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect();
-    // One node port serves TCP and UDP of the same port.
+    // A TCP port and a UDP port of the same number get the same node port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in items_mut(spec, "ports").iter_mut().enumerate() {
         let protocol = text(&port["protocol"]).to_string();
@@ -235,7 +235,7 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // A change of the port is left to validation.
+    // Validation reports a change of the port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }
@@ -247,7 +247,8 @@ fn health_check_port(
     Some(FieldError::invalid("spec.healthCheckNodePort", &asked.into(), &detail))
 }
 
-/// Returns why a requested node port is not available. A port that the Service already has is available.
+/// Returns the reason for which a requested node port is not available. A port that the Service already
+/// has is available.
 fn refused(
     number: i64,
     protocol: &str,

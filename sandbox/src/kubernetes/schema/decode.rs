@@ -29,10 +29,10 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// The place of a value, as a chain that is only spelled out for errors and warnings.
+/// The place of a value in its object. It is a chain of steps, from which text is only made for errors and warnings.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The struct that has the field.
+    /// The name of the struct that contains the field.
     owner: &'static str,
     above: Option<&'a Place<'a>>,
     step: Step<'a>,
@@ -168,7 +168,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the same error for a field whose type is a struct.
+    /// Returns this error with another expected type, for a field whose type is a struct.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -251,7 +251,7 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Reports the first piece of Go's layout that is missing in the text, as Go does.
+/// Reports the first part of Go's time layout that the text does not contain, as Go does.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =
@@ -281,7 +281,7 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
-/// Returns the text after a piece of the layout. A digit in the piece stands for any digit.
+/// Returns the text that follows a part of the layout. A digit in the layout matches any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
         && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {

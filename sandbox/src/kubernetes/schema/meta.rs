@@ -27,7 +27,8 @@ static OBJECT_META_FIELDS: Object = Object {
             Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid")),
         ),
         optional("finalizers", Type::List(&Type::String, Merge::Set)),
-        // The field is read so that an object of a real server can be sent back. The field is not kept.
+        // The field is accepted, so that an object that was read from a real server can be sent to this one. The value
+        // is not stored.
         optional("managedFields", Type::List(&Type::Opaque, Merge::Atomic)),
     ],
 };

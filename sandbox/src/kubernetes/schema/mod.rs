@@ -33,14 +33,15 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// When a field is shown in an answer.
+/// The condition under which an answer shows a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The field is shown unless it is zero: `omitempty` on a value.
+    /// The field is shown when it is not zero. In Go it is a value with `omitempty`.
     NonZero,
-    /// The field is shown when it was given, zero or not: a pointer.
+    /// The field is shown when the object was written with it, even if it is zero. In Go it is a pointer.
     Given,
-    /// The field is always shown, even when it is zero: no `omitempty`, or a struct (which has no zero for Go's JSON).
+    /// The field is always shown, even when it is zero. In Go it has no `omitempty`, or is a struct, which
+    /// `encoding/json` never leaves out.
     Always,
 }
 
@@ -61,7 +62,7 @@ pub enum Type {
     Quantities,
     List(&'static Type, Merge),
     Object(&'static Object),
-    /// Any value, which is kept as it is.
+    /// A value of any type, which is stored unchanged.
     Opaque,
 }
 

@@ -83,7 +83,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // Kinds without fields of their own have another error message.
+    // The error message is different for kinds that have no selectable fields of their own.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
@@ -92,9 +92,10 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     Err(format!("field label not supported: {field}"))
 }
 
-/// Returns a field as selectors compare it: an absent field is empty, numbers and booleans are text.
+/// Returns a field in the form that selectors compare. An absent field is an empty text, and numbers and booleans are
+/// converted to text.
 fn shown(object: &Value, field: &str) -> String {
-    // The source of an Event is compared by its component.
+    // The selector `source` of an Event is compared with the source's component.
     let path = if field == "source" { "source.component" } else { field };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {

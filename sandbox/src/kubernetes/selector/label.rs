@@ -54,7 +54,7 @@ impl Requirement {
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
             Operator::In => listed,
-            // An object without the label matches `notin`, too.
+            // `notin` also matches objects that do not have the label.
             Operator::NotIn => !listed,
             Operator::GreaterThan => {
                 compare(value, &self.values).is_some_and(|(label, limit)| label > limit)

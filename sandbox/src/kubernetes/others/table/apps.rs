@@ -68,7 +68,7 @@ pub(super) fn daemon_set(object: &Value, name: &Value, age: &str) -> Value {
     ])
 }
 
-/// Returns containers, images and selector.
+/// Returns the cells for the containers, the images and the selector of a workload.
 fn template(object: &Value) -> [String; 3] {
     let containers = items(&object["spec"]["template"]["spec"]["containers"]);
     let joined = |field: &str| {
