@@ -1,4 +1,4 @@
-//! The call log: every request that reached a server, in order, and what was answered.
+//! The call log: every request that reached a server, in order, and its answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,46 +12,48 @@ use crate::time;
 /// One request and its answer.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// From 1, in the order in which requests had arrived whole; never used twice.
+    /// The number of the call, counted from 1. Calls are numbered in the order in which their requests were complete,
+    /// and a number is never used twice.
     pub sequence: u64,
     pub half: Half,
     pub method: String,
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// Names in lower case. Without `authorization`: a log is printed.
+    /// Headers with names in lower case. `authorization` is left out, because logs are printed.
     pub headers: Vec<(String, String)>,
-    /// Who called: the name given with [`CallLog::name_caller`], else the kind of credential: `bearer`, `basic`,
+    /// Who called: the name given with [`CallLog::name_caller`], or else the kind of credential: `bearer`, `basic`,
     /// `certificate`, `other`, or `none`.
     pub caller: String,
     pub body: Arc<[u8]>,
-    /// None while the call is being worked on, and for good when no answer was sent.
+    /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
     pub status: Option<u16>,
-    /// Of the body, before a fault cut or changed its delivery.
+    /// The length of the body before a fault cut the body or changed its delivery.
     pub answer_bytes: usize,
-    /// What the fault rules that hit this call did.
+    /// The names of the faults that hit this call.
     pub fault: Option<String>,
     pub started: Instant,
-    /// Until the answer was ready to be sent or was dropped, faults' delays included. None while it is worked on.
+    /// The time until the answer was ready to be sent or was dropped, including delays by faults. `None` while the call
+    /// is being worked on.
     pub duration: Option<Duration>,
 }
 
 impl Call {
-    /// Not GET, HEAD or OPTIONS.
+    /// Whether the method is any other than GET, HEAD and OPTIONS.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
 
-    /// The first query parameter of that name.
+    /// Returns the first query parameter of that name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first header of that name (lower case).
+    /// Returns the first header of that name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The request's body as JSON; none when it is not.
+    /// Returns the request's body as JSON, or `None` when the body is not JSON.
     pub fn json(&self) -> Option<serde_json::Value> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -82,8 +84,8 @@ pub(crate) fn is_write(method: &str) -> bool {
     !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls with [`CallLog::MAX_BODY_BYTES`] of bodies are kept;
-/// the oldest go first.
+/// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls with [`CallLog::MAX_BODY_BYTES`] of bodies are kept.
+/// The oldest calls are dropped first.
 #[derive(Default)]
 pub struct CallLog {
     state: Mutex<State>,
@@ -97,7 +99,7 @@ struct State {
     calls: VecDeque<Call>,
     body_bytes: usize,
     last: u64,
-    /// Bearer token or DER of a certificate → name.
+    /// The name of each caller. The key is a bearer token, or the DER of a certificate.
     callers: HashMap<Vec<u8>, String>,
 }
 
@@ -105,46 +107,47 @@ impl CallLog {
     pub const MAX_CALLS: usize = 200_000;
     pub const MAX_BODY_BYTES: usize = 256 << 20;
 
-    /// All calls that are kept, oldest first.
+    /// Returns all calls that are kept, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.calls_since(0)
     }
 
-    /// The last call's number: what is logged later is `calls_since` this.
+    /// Returns the number of the last call. [`calls_since`](CallLog::calls_since) this number returns the calls that
+    /// are logged later.
     pub fn mark(&self) -> u64 {
         self.state().last
     }
 
-    /// The calls after a [`mark`](CallLog::mark).
+    /// Returns the calls after a [`mark`](CallLog::mark).
     pub fn calls_since(&self, mark: u64) -> Vec<Call> {
         let state = self.state();
         let from = state.calls.partition_point(|call| call.sequence <= mark);
         state.calls.range(from..).cloned().collect()
     }
 
-    /// How many of the kept calls are such.
+    /// Returns how many of the kept calls satisfy `such`.
     pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
 
-    /// Forgets all calls; numbers go on.
+    /// Forgets all calls. The numbering continues.
     pub fn clear(&self) {
         let mut state = self.state();
         state.calls.clear();
         state.body_bytes = 0;
     }
 
-    /// Calls with this bearer token, or this certificate (DER), are logged under `name`.
+    /// Logs calls with this bearer token, or with the certificate of this DER, under `name`.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
     }
 
-    /// Shows `watcher` every call when it has ended, from the thread that served it.
+    /// Makes `watcher` get every call when the call has ended, in the thread that served the call.
     pub fn watch(&self, watcher: impl Fn(&Call) + Send + Sync + 'static) {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
 
-    /// Logs a request that has arrived; answers its number, for [`end`](CallLog::end).
+    /// Logs a request that has arrived. Returns the call's number, for [`end`](CallLog::end).
     pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
         let mut state = self.state();
         state.last += 1;
@@ -172,12 +175,12 @@ impl CallLog {
         state.last
     }
 
-    /// Completes a call; without a response when none is sent.
+    /// Completes a call. `response` is `None` when no answer is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {
             let mut state = self.state();
-            // Numbers are consecutive, so the place of a call follows from the first one's.
+            // Numbers are consecutive, so the position of a call follows from the number of the first call.
             let first = state.calls.front().map_or(0, |call| call.sequence);
             let place = sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {

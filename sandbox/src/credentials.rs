@@ -1,4 +1,5 @@
-//! Certificates of a run: a CA, the server's certificate, clients' certificates, and what TLS makes of them.
+//! The certificates of a run: a CA, the server's certificate, clients' certificates, and the TLS
+//! configuration with them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// Kinds of keys for [`Authority::client_with`].
+/// The kinds of keys that [`Authority::client_with`] can be called with.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority that lives as long as the process.
@@ -31,46 +32,46 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// Where the keys of an authority come from.
+/// The source of an authority's keys.
 enum Keys {
     Random,
-    /// They follow from a seed, and are all of the kind Ed25519, whose signatures need no random number.
+    /// The keys are computed from a seed. All are Ed25519 keys, because their signatures need no random number.
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its key; empty where there is none.
+/// A certificate and its key. All fields are empty when there is no certificate.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
     pub certificate_der: Vec<u8>,
-    /// PKCS#8.
+    /// The key as PKCS#8.
     pub key_pem: String,
     key_der: Vec<u8>,
 }
 
-/// The names of a client certificate, as Kubernetes reads them.
+/// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// The common name.
     pub user: String,
-    /// The organisation. (Kubernetes reads several; the library that makes our certificates writes one.)
+    /// The organisation. (Kubernetes reads several organisations; the library that makes our certificates writes one.)
     pub group: Option<String>,
 }
 
-/// From when until when a certificate is valid.
+/// The period in which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Validity {
-    /// From yesterday for ten years.
+    /// The certificate is valid from yesterday for ten years.
     Now,
-    /// It ends in a week.
+    /// The certificate expires in a week.
     Soon,
-    /// It ended yesterday.
+    /// The certificate expired yesterday.
     Expired,
-    /// It begins tomorrow.
+    /// The certificate becomes valid tomorrow.
     NotYet,
 }
 
-/// What went wrong in making a certificate or a TLS configuration.
+/// The error when a certificate or a TLS configuration cannot be made.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Authority {
@@ -78,7 +79,8 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Its keys, and all that it makes, follow from the seed and the day: for stories, which are the same each time.
+    /// Creates an authority whose keys and certificates are computed from the seed and the day, so that a story is the
+    /// same each time.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
     }
@@ -101,23 +103,24 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// For a server that is reached by any of `names`: host names or addresses.
+    /// Makes a certificate for a server that is reached by any of `names`: host names or addresses.
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
-        // Not the CA's name: OpenSSL takes a certificate whose issuer is its subject for a self-signed one.
+        // The name differs from the CA's name, because OpenSSL takes a certificate whose issuer is its subject for
+        // a self-signed certificate.
         params.distinguished_name = parameters("kube-apiserver", validity)?.distinguished_name;
         set_validity(&mut params, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// For a client, with a key of the kind most clusters use.
+    /// Makes a certificate for a client, with a key of the kind that most clusters use.
     pub fn client(&self, subject: &Subject, validity: Validity) -> Result<Identity, Error> {
         self.client_with(subject, validity, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// For a client, with a key of any kind that the TLS library can make.
+    /// Makes a certificate for a client, with a key of any kind that the TLS library can make.
     pub fn client_with(
         &self,
         subject: &Subject,
@@ -155,7 +158,7 @@ impl Keys {
         let Keys::Seeded(generator) = self else {
             return Ok(KeyPair::generate_for(algorithm)?);
         };
-        // RFC 8410: PKCS#8 of a key of Ed25519, which may be any 32 bytes.
+        // RFC 8410 defines the PKCS#8 form of an Ed25519 key. Any 32 bytes are a valid key.
         let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
         der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));
@@ -164,25 +167,28 @@ impl Keys {
     }
 }
 
-/// TLS of a server: its certificate, and whose client certificates it believes. Both may be replaced while it serves.
+/// The TLS of a server: its certificate, and the authority for client certificates. Both may be replaced while
+/// the server runs.
 #[derive(Clone)]
 pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
 
-/// What a connection began with.
+/// The certificates and settings with which a connection began.
 pub(crate) struct Material {
     pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,
 }
 
 impl ServerTls {
-    /// HTTP/1.1 only. Asks for a client's certificate and takes none, or any: a Kubernetes API server, too, lets the
-    /// handshake pass and answers 401 to a certificate that it does not trust.
+    /// Creates the TLS configuration, for HTTP/1.1 only. The server asks for a client certificate, but completes the
+    /// handshake without one and with an untrusted one, too. A Kubernetes API server does the same, and answers 401 to
+    /// a certificate that it does not trust.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
     }
 
-    /// Counts for connections that begin from now on; those that are open end after their next answer.
+    /// Replaces the certificates for connections that begin from now on. Connections that are open end after
+    /// their next answer.
     pub fn replace(&self, server: &Identity, clients: &Authority) -> Result<(), Error> {
         let material = Arc::new(Material::new(server, clients)?);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = material;
@@ -216,8 +222,8 @@ impl Material {
         Ok(Material { config: config.into(), trusted })
     }
 
-    /// The DER of a certificate that a client showed, emptied when it is of another CA or not valid now: then
-    /// something was shown, and it is nobody's.
+    /// Returns the DER of the certificate that a client showed. The DER is empty when the certificate was signed by
+    /// another CA or is not valid now. The empty DER belongs to no user.
     pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
@@ -229,9 +235,10 @@ impl Material {
     }
 }
 
-/// Checks that a client has the key of the certificate it shows, and leaves to the server what that is worth.
+/// Checks only that a client has the private key of the certificate that it shows. The server decides later whether to
+/// trust the certificate.
 struct AnyCertificate {
-    /// Names of the CAs, from which clients choose the certificate to show.
+    /// The names of the CAs that are sent to clients, so that a client can choose a certificate of one of them.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

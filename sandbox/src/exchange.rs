@@ -1,35 +1,35 @@
-//! One HTTP request and its answer, as both halves see them: plain data, no sockets.
+//! One HTTP request and its answer, as both halves see them: plain data, without sockets.
 
 /// A request after the server has read all of it.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Upper case.
+    /// The method in upper case.
     pub method: String,
     /// Percent-decoded path without the query, e.g. `/v1/servers/42`.
     pub path: String,
-    /// Percent-decoded query parameters in their order.
+    /// The percent-decoded query parameters, in the order in which they were sent.
     pub query: Vec<(String, String)>,
-    /// Header names in lower case, in their order.
+    /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// DER of the client's certificate when it showed one that our CA signed; empty when it
-    /// showed another one.
+    /// The DER of the client's certificate, when our CA signed the certificate. Empty when the client
+    /// showed another certificate.
     pub client_certificate: Option<Vec<u8>>,
 }
 
 impl Request {
-    /// The first query parameter of that name.
+    /// Returns the first query parameter of that name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first header of that name (lower case).
+    /// Returns the first header of that name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// An answer before the server has written it. `Content-Length` is the server's to add, and `Date` where there is none.
+/// An answer before the server has written it. The server adds `Content-Length`, and `Date` when the header is absent.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,
@@ -38,29 +38,29 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer that is a JSON document.
+    /// Returns an answer that is a JSON document.
     pub fn json(status: u16, body: &serde_json::Value) -> Response {
         Response::json_text(status, body.to_string().into_bytes())
     }
 
-    /// The same where the document is written already.
+    /// Returns an answer whose JSON document is already text.
     pub fn json_text(status: u16, body: Vec<u8>) -> Response {
         Response { status, headers: vec![("Content-Type".into(), "application/json".into())], body }
     }
 
-    /// The same with one more header.
+    /// Adds a header to the answer.
     pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Response {
         self.headers.push((name.into(), value.into()));
         self
     }
 }
 
-/// One half of the world: answers requests, from many threads at once.
+/// One half of the world. A handler answers requests from many threads at the same time.
 pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }
 
-/// RFC 3986: everything but unreserved characters as `%` and two hexadecimal digits.
+/// Percent-encodes everything but the unreserved characters of RFC 3986.
 pub fn percent_encode(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -7,10 +7,10 @@ use lexopt::{Arg, Error, Parser, ValueExt};
 use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
-/// What was typed. A flag wins over the scenario, the scenario over the defaults.
+/// The command line. A flag overrides the scenario, and the scenario overrides the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// What a scenario could say, too.
+    /// The flags that a scenario can contain, too.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,
@@ -27,7 +27,7 @@ pub enum Parsed {
     Help(String),
 }
 
-/// Reads the command line, and the scenario that it names.
+/// Reads the command line, and the scenario file in it.
 pub fn parse(mut parser: Parser) -> Result<Parsed, Error> {
     let mut flags = Flags::default();
     while let Some(argument) = parser.next()? {

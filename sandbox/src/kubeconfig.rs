@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 pub struct Kubeconfig {
     /// Name of the cluster.
     pub cluster: String,
-    /// E.g. `https://127.0.0.1:6443`.
+    /// The URL of the API server, e.g. `https://127.0.0.1:6443`.
     pub server: String,
     pub authority: Material,
     pub contexts: Vec<Context>,
-    /// Name of the context in force.
+    /// Name of the current context.
     pub current: String,
 }
 
-/// A context and its user, who has the same name.
+/// A context and its user, which has the same name.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: String,
     pub user: Login,
 }
 
-/// How a user proves who it is.
+/// How a user authenticates.
 #[derive(Clone, Debug)]
 pub enum Login {
     Token(String),
@@ -34,20 +34,20 @@ pub enum Login {
         certificate: Material,
         key: Material,
     },
-    /// Not at all.
+    /// The user does not authenticate.
     Anonymous,
 }
 
-/// PEM, in the kubeconfig itself or in a file beside it.
+/// PEM text, in the kubeconfig itself or in a file beside the kubeconfig.
 #[derive(Clone, Debug)]
 pub enum Material {
     Inline(String),
-    /// Path; relative to the kubeconfig's folder, or absolute.
+    /// A path, either relative to the kubeconfig's folder or absolute.
     File(String),
 }
 
 impl Kubeconfig {
-    /// As YAML.
+    /// Returns the kubeconfig as YAML.
     pub fn text(&self) -> String {
         let contexts = self.contexts.iter().map(|context| {
             json!({"name": context.name, "context": {"cluster": self.cluster, "user": context.name}})
@@ -65,13 +65,14 @@ impl Kubeconfig {
             "preferences": {},
             "users": users.collect::<Vec<_>>(),
         });
-        // JSON is YAML; the printer only makes it nicer to read and has nothing to refuse in it.
+        // JSON is valid YAML. The printer only makes the text easier to read, and finds nothing to refuse
+        // in this document.
         serde_yaml::to_string(&document).unwrap_or_else(|_| document.to_string())
     }
 
     fn cluster_entry(&self) -> Value {
         let mut entry = json!({"server": self.server});
-        // A server without TLS has none.
+        // A server without TLS has no certificate authority.
         if !self.server.starts_with("http://") {
             self.authority.insert(&mut entry, "certificate-authority");
         }

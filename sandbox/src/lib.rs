@@ -1,4 +1,4 @@
-//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and spoken to
+//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and reached
 //! over real HTTP, or in memory with simulated time ([`Builder::in_memory`], [`time::simulate`]).
 //!
 //! | module | job | knows |
@@ -8,15 +8,15 @@
 //! | `robot` | dedicated servers: their web service | `exchange` |
 //! | `server` | bytes on sockets or in memory, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
 //! | `time` | the time of the APIs: real, or simulated | nothing |
-//! | `calls` | what was asked and answered, in order | `exchange` |
-//! | `faults` | what goes wrong, where, by which seed | `exchange` |
-//! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
+//! | `calls` | all requests and answers, in order | `exchange` |
+//! | `faults` | the calls that fail, in which way, by which seed | `exchange` |
+//! | `credentials`, `kubeconfig` | certificates; the text with the credentials of users | nothing |
 //! | `kubelet` | machines that join, report and fall silent | all APIs |
 //! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a world described in a file | `world` |
 //!
-//! All of them may ask `time`. The halves know nothing of sockets, the server nothing of the APIs: a test can call a half
-//! directly.
+//! All modules may use `time`. The halves know nothing of sockets, and the server knows nothing of the APIs, so that a
+//! test can call a half directly.
 
 pub mod calls;
 pub mod credentials;
@@ -38,7 +38,7 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// The APIs: a half each of the world, and the Robot web service beside them.
+/// The APIs: the two halves of the world, and the Robot web service beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

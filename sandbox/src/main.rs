@@ -1,4 +1,4 @@
-//! `sandbox`: the simulated world as a program. It prints what to export and runs until it is stopped.
+//! `sandbox`: the simulated world as a program, which prints the variables to export and runs until it is stopped.
 
 mod flags;
 
@@ -34,11 +34,12 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // Before the first file is written: a signal from now on still lets it be removed.
+    // Signals are handled before the first file is written. A signal that comes from now on can therefore not end the
+    // program before its file is removed.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
-        // Whoever waits for the file must not take an old one.
+        // A program that waits for the file must not read a file of an earlier run.
         remove(path)?;
     }
     let sandbox = flags.builder().try_start()?;
@@ -75,7 +76,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     env_file.map_or(Ok(()), remove)
 }
 
-/// Lines for a shell.
+/// Returns the lines that a shell exports.
 fn exports(variables: &[(String, String)]) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
     variables.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()
@@ -96,7 +97,7 @@ fn summary(sandbox: &Sandbox) -> String {
     format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
 }
 
-/// The file is complete as soon as it is there. It holds a token, so it is its owner's alone.
+/// Writes a file so that it is never seen half-written. The file contains a token, so that only its owner may read it.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));

@@ -1,8 +1,8 @@
-//! Checks requests and answers against an OpenAPI 3 document, for the part of JSON Schema that the Hetzner Cloud API's
-//! document uses.
+//! Checks requests and answers against an OpenAPI 3 document, for the part of JSON Schema that the Hetzner Cloud
+//! API's document uses.
 //!
-//! Stricter than the standard in one point: a property that the document does not name is an error, because a client that
-//! reads it would read nothing from the real API. Patterns are not checked.
+//! The check is stricter than the standard in one point: a property that is not in the document is an error, because a
+//! client that reads the property would get nothing from the real API. Patterns are not checked.
 
 mod schema;
 
@@ -18,21 +18,22 @@ pub struct Spec {
     document: Value,
 }
 
-/// Schema, property and type of what the API has grown since the document was written. Official clients need them.
+/// Properties that were added to the API after the document was written, each as schema, property and type. Official
+/// clients need these properties.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
 ];
 
-/// Words by which the document describes a field that takes an ID or a name. Its types allow names only; the real API
-/// takes IDs as numbers as well, and official clients send them.
+/// The phrases in the document that describe a field that takes an ID or a name. The document's types for such a field
+/// allow only names. The real API accepts IDs as numbers as well, and official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
-/// What does not fit, one sentence each, with the place in the document it is about.
+/// The errors that a check found. Each is a sentence and contains the place in the document.
 pub type Problems = Vec<String>;
 
 impl Spec {
-    /// Reads a JSON document. The error names the file.
+    /// Reads a JSON document. The error contains the name of the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Spec, String> {
         let path = path.as_ref();
         let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -41,7 +42,7 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// The Hetzner Cloud API's document, with [`GROWN`] and [`ID_OR_NAME`].
+    /// Reads the Hetzner Cloud API's document and adds [`GROWN`] and [`ID_OR_NAME`].
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {
@@ -58,12 +59,12 @@ impl Spec {
         Ok(spec)
     }
 
-    /// True when the document has this path (with or without the `/v1` of the server's address) and method.
+    /// Whether the document describes this method of this path. The path may begin with `/v1` or not.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }
 
-    /// Checks path, query parameters and body of a request. An empty body is none.
+    /// Checks the path, query parameters and body of a request. An empty body is treated like a missing body.
     pub fn check_request(
         &self,
         method: &str,
@@ -79,7 +80,7 @@ impl Spec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Checks status and body of an answer. An empty body is none.
+    /// Checks the status and body of an answer. An empty body is treated like a missing body.
     pub fn check_response(
         &self,
         method: &str,
@@ -106,7 +107,7 @@ impl Spec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// The operation whose path fits best: literal segments win over parameters.
+    /// Returns the operation whose path template fits best. A literal segment fits better than a parameter.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let path = path.strip_prefix("/v1").unwrap_or(path);
         let paths = self.document.get("paths")?.as_object()?;
@@ -164,13 +165,13 @@ impl Spec {
     }
 }
 
-/// The values of an object.
+/// Returns the values of an object.
 fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     let object = object.and_then(Value::as_object_mut);
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// See [`ID_OR_NAME`].
+/// Makes the type of a field accept IDs as well, see [`ID_OR_NAME`].
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {
@@ -186,7 +187,7 @@ fn json_schema(content: &Value) -> Option<&Value> {
     content.pointer("/content/application~1json/schema")
 }
 
-/// A template such as `/servers/{id}` fits when every segment does.
+/// Whether a path fits a template such as `/servers/{id}`, which means that every segment fits.
 fn fits(template: &str, path: &str) -> bool {
     let (template, path) = (template.split('/'), path.split('/'));
     template.clone().count() == path.clone().count()
@@ -195,7 +196,7 @@ fn fits(template: &str, path: &str) -> bool {
         })
 }
 
-/// A query parameter as the type that its schema asks for, or as a string when it can't be.
+/// Converts a query parameter to the type that its schema names, or to a string when it is no value of that type.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
         Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

@@ -1,20 +1,21 @@
-//! What a test run left out and why, said where somebody reads it.
+//! Reports which tests were skipped and why, in a place where somebody reads the report.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Names the file that collects what was skipped; `make test` shows it at its end.
+/// The variable with the path of the file that collects the skipped tests. `make test` prints the file at its end.
 pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 
-/// Names what must not be missing, comma separated: `kubectl`, `python` (Hetzner's client), `openapi` (the API's own
-/// document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh`, `fish`. Its
-/// absence is a failure then, and not a skip.
+/// The variable that lists the tools that must not be missing, separated by commas: `kubectl`, `python` (Hetzner's
+/// client), `openapi` (the API's own document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`,
+/// `cloud-init`, `zsh`, `fish`. When a listed tool is missing, the tests that need it fail instead of being skipped.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
-/// Says that `what` is left out because `needs` is not there; `needs` is empty where nothing would help.
+/// Reports that the test `what` is skipped because `needs` is missing. `needs` is empty when no tool would let
+/// the test run.
 ///
 /// # Panics
-/// When the run requires it, see [`REQUIRED`].
+/// Panics when the run requires `needs`, see [`REQUIRED`].
 pub fn skip(what: &str, needs: &str, why: &str) {
     let required = std::env::var(REQUIRED).unwrap_or_default();
     assert!(
@@ -26,7 +27,7 @@ pub fn skip(what: &str, needs: &str, why: &str) {
     let Some(path) = std::env::var_os(VARIABLE) else {
         return;
     };
-    // Appending one short line is atomic, so tests of many processes may share the file.
+    // Many test processes may append to the same file, because appending one short line is atomic.
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
         let _ = file.write_all(line.as_bytes());
     }

@@ -1,6 +1,6 @@
-//! The time of everything that the APIs decide by time: real, or simulated on the thread that asks.
+//! The clock by which the APIs decide. Its time is real, or simulated on the calling thread.
 //!
-//! Sockets and their deadlines are not here: they need the real time, whatever an API's clock says.
+//! Sockets and their deadlines do not use this module, because they need the real time whatever an API's clock shows.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// 2026-11-23T12:00:00Z, in seconds since 1970: what the clock on the wall says when simulated time begins.
+/// The wall-clock time at which simulated time begins: 2026-11-23T12:00:00Z, in seconds since 1970.
 pub const BEGINNING_S: i64 = 1_795_435_200;
 
 thread_local! {
     static PASSED: RefCell<Option<Arc<AtomicU64>>> = const { RefCell::new(None) };
 }
 
-/// While it is held, time on its thread is simulated.
+/// A guard. Time is simulated on the guard's thread until the guard is dropped.
 pub struct Simulated {
     before: Option<Arc<AtomicU64>>,
-    /// It belongs to its thread.
+    /// A marker that prevents the guard from being sent to another thread.
     thread: PhantomData<*const ()>,
 }
 
-/// From now on this thread's time is [`BEGINNING_S`] and so many nanoseconds, until the guard is dropped. Guards are
-/// dropped in the reverse order of their making.
+/// Simulates the time of this thread until the returned guard is dropped. The simulated time is [`BEGINNING_S`] plus
+/// `nanoseconds`. Guards must be dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }
@@ -55,11 +55,11 @@ pub fn timestamp() -> Timestamp {
     };
     let beginning = Timestamp::from_second(BEGINNING_S).unwrap_or_default();
     let passed = SignedDuration::try_from(passed).unwrap_or_default();
-    // Past the year 9999 it stands still.
+    // The clock stops at the end of the year 9999, which is the largest timestamp.
     beginning.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 
-/// How long ago `then` was; zero where it is still to come.
+/// Returns how long ago `then` was, or zero when `then` is in the future.
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }

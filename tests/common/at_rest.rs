@@ -1,4 +1,4 @@
-//! A daemon at rest, and what it reads of nodes from then on.
+//! A daemon that has nothing left to do, and the reads of nodes that it still makes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use crate::common::{Cluster, Daemon, SHUTDOWN, calm, wait_until};
@@ -6,13 +6,13 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// Whole nodes are read again only where something rings.
+/// The flag that makes the daemon read whole nodes again only when it has noticed a change.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// Services follow nodes too, and look at their labels.
+/// The flag that starts all controllers but the Service controller, which follows nodes too and reads their labels.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// A read of nodes.
+/// How a call reads nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,
@@ -20,7 +20,7 @@ pub enum Read {
     ByName(String),
 }
 
-/// A daemon at rest, and what it does from then on.
+/// A daemon that has nothing left to do, and a mark in the call log. Only calls after the mark are counted.
 pub struct AtRest {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
@@ -39,7 +39,7 @@ impl AtRest {
         world
     }
 
-    /// What follows is counted from here.
+    /// Moves the mark, so that only later calls are counted.
     pub fn count_anew(&mut self) {
         self.mark = self.mark();
     }
@@ -62,7 +62,7 @@ impl AtRest {
         reads.iter().filter(|read| **read == Read::Whole).count()
     }
 
-    /// Waits for so many more tables.
+    /// Waits until the daemon has read the table of nodes `count` more times.
     pub fn looks(&self, count: usize) {
         let tables = || {
             let reads = self.reads();

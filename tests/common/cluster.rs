@@ -1,5 +1,5 @@
-//! A cluster and its project as the admin and the cloud's console see them: what there is, and what they do to it. All tests
-//! ask here, whether programs run on the simulated machine or as processes.
+//! A cluster and its project as the admin and the cloud's console see them: what exists there, and what people change
+//! there. All tests use these functions, whether programs run on the simulated machine or as processes.
 
 use super::{Daemon, Ran, UNINITIALIZED};
 use sandbox::calls::Call;
@@ -11,9 +11,9 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The label of a load balancer that has the UID of its Service.
+/// The label of a load balancer that contains the UID of its Service.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// The label of a load balancer that has the UID of its cluster.
+/// The label of a load balancer that contains the UID of its cluster.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 /// The namespace of the daemons, and the name of their Lease.
 pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
@@ -21,13 +21,13 @@ pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Questions to a sandbox, and what people do there.
+/// Functions that read the state of a sandbox, and functions that change the state as people do.
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
     // Programs.
 
-    /// Runs a command to its end, with the account of ccm.
+    /// Runs a command with the account of `ccm`, and waits for its end.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
@@ -37,7 +37,7 @@ pub trait Cluster {
         Daemon::start(&super::env(self.sandbox()), flags)
     }
 
-    /// Runs all controllers once, without a failure.
+    /// Runs all controllers once. Panics when `ccm` fails.
     #[track_caller]
     fn settle(&self) {
         self.ccm(&["run", "--once"]).with_code(0);
@@ -46,7 +46,7 @@ pub trait Cluster {
     // Nodes and servers.
 
     /// # Panics
-    /// There is no node of this name.
+    /// Panics when there is no node of this name.
     fn node(&self, name: &str) -> Value {
         let found = self.sandbox().cluster().get("nodes", None, name);
         found.unwrap_or_else(|| panic!("there is no node {name}"))
@@ -76,7 +76,7 @@ pub trait Cluster {
         conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
     }
 
-    /// Waits until the node is initialised.
+    /// Waits until the node exists and is initialised.
     fn wait_for_node(&self, name: &str) {
         super::wait_until(&format!("the initialised node {name}"), || {
             self.has_node(name) && is_initialised(&self.node(name))
@@ -88,14 +88,14 @@ pub trait Cluster {
         super::wait_until("initialised nodes", || self.nodes().iter().all(is_initialised));
     }
 
-    /// Sets the condition `Ready` of a node, as its only one.
+    /// Sets the condition `Ready` of a node to this status, and removes all other conditions.
     fn set_ready(&self, name: &str, status: &str) {
         self.edit_node(name, |node| {
             node["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
         });
     }
 
-    /// Removes the conditions of a node: it is not ready.
+    /// Removes the conditions of a node, so that it is not ready.
     fn remove_conditions(&self, name: &str) {
         self.edit_node(name, |node| node["status"]["conditions"] = json!([]));
     }
@@ -114,7 +114,7 @@ pub trait Cluster {
         self.sandbox().cloud().servers(self.sandbox().project())
     }
 
-    /// ID of the server of this name.
+    /// Returns the ID of the server of this name.
     fn server_id(&self, name: &str) -> u64 {
         let servers = self.servers();
         let found = servers.iter().find(|server| server["name"] == name);
@@ -122,19 +122,19 @@ pub trait Cluster {
         found["id"].as_u64().unwrap()
     }
 
-    /// A server of this name, without a node; its ID.
+    /// Creates a server of this name without a node, and returns the server's ID.
     fn create_server(&self, name: &str) -> u64 {
         self.create_server_with(name, ServerSpec::default())
     }
 
-    /// The same with other fields.
+    /// Creates a server of this name with the other fields of `spec`, and returns the server's ID.
     fn create_server_with(&self, name: &str, spec: ServerSpec) -> u64 {
         let name = name.to_owned();
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
         cloud.create_server(project, ServerSpec { name, ..spec })
     }
 
-    /// A server in the Network, with this address or any, and without a node; its ID.
+    /// Creates a server without a node in the Network, with this address or any address. Returns the server's ID.
     fn attach_server(&self, name: &str, ip: Option<&str>) -> u64 {
         let ip = ip.map(|ip| ip.parse().unwrap());
         let networks = vec![(self.network_id(), ip)];
@@ -142,7 +142,7 @@ pub trait Cluster {
         self.create_server_with(name, ServerSpec { networks, ..spec })
     }
 
-    /// The only address of this server in the Network.
+    /// Returns the only address of this server in the Network.
     fn ip(&self, name: &str) -> String {
         let servers = self.servers();
         let mut servers = servers.iter();
@@ -150,7 +150,7 @@ pub trait Cluster {
         text(&server["private_net"][0]["ip"])
     }
 
-    /// A server and its node, of this name; the server's ID.
+    /// Creates a server and its node of this name, and returns the server's ID.
     fn join_node(&self, name: &str) -> u64 {
         let name = name.to_owned();
         let spec = ServerSpec::default();
@@ -170,7 +170,8 @@ pub trait Cluster {
         self.sandbox().cloud().set_power(self.server_id(name), is_on);
     }
 
-    /// A node of this name; where its provider ID names no server, it is new.
+    /// Registers a node of this name with the provider ID of `server`. Without a server, the node has no provider ID
+    /// and is not initialised.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -184,20 +185,20 @@ pub trait Cluster {
 
     // Services and load balancers.
 
-    /// Creates a Service with these TCP ports; returns its UID.
+    /// Creates a Service with these TCP ports, and returns its UID.
     fn create(&self, name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> String {
         let created = self.create_as(service(name, annotations, ports));
         text(&created["metadata"]["uid"])
     }
 
-    /// Creates a Service as it stands there, in its namespace.
+    /// Creates exactly this Service, in the namespace that is written in it.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
         cluster.create("services", Some(&namespace), service)
     }
 
-    /// A Service of the namespace `default`, or `NAMESPACE/NAME`.
+    /// Returns a Service of the namespace `default`, or `NAMESPACE/NAME`.
     fn service(&self, name: &str) -> Option<Value> {
         let (namespace, name) = of_namespace(name);
         self.sandbox().cluster().get("services", Some(namespace), name)
@@ -213,7 +214,7 @@ pub trait Cluster {
         assert!(cluster.edit("services", Some(namespace), name, edit));
     }
 
-    /// Sets one of our annotations, named without its prefix, or removes it.
+    /// Sets one of our annotations, or removes it. `annotation` is the key without its prefix.
     fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
         let key = key(annotation);
         self.edit(name, |service| {
@@ -274,7 +275,7 @@ pub trait Cluster {
         cluster.create("namespaces", None, namespace);
     }
 
-    /// The addresses in the Service's status.
+    /// Returns the addresses in the Service's status.
     fn addresses(&self, name: &str) -> Vec<String> {
         let service = self.service(name).unwrap();
         let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
@@ -290,14 +291,14 @@ pub trait Cluster {
         self.sandbox().cloud().load_balancers(self.sandbox().project())
     }
 
-    /// The only load balancer of all.
+    /// Returns the only load balancer of the project.
     fn only(&self) -> Value {
         let mut all = self.balancers();
         assert_eq!(all.len(), 1, "{all:#?}");
         all.remove(0)
     }
 
-    /// The load balancer whose label has this UID of a Service.
+    /// Returns the load balancer whose label contains this UID of a Service.
     fn of_uid(&self, uid: &str) -> Option<Value> {
         let mut all = self.balancers();
         all.retain(|one| one["labels"][SERVICE_UID] == uid);
@@ -305,17 +306,17 @@ pub trait Cluster {
         all.pop()
     }
 
-    /// The load balancer whose label has the UID of this Service.
+    /// Returns the load balancer whose label contains the UID of this Service.
     fn balancer(&self, name: &str) -> Value {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
 
-    /// The ID of the load balancer of this Service.
+    /// Returns the ID of the load balancer of this Service.
     fn balancer_id(&self, name: &str) -> u64 {
         id(&self.balancer(name))
     }
 
-    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with these other fields; returns its ID.
+    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with the other fields of `more`. Returns its ID.
     fn create_balancer(&self, name: &str, more: &Value) -> u64 {
         let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         for (field, value) in more.as_object().unwrap() {
@@ -329,7 +330,7 @@ pub trait Cluster {
         self.sandbox().cloud().edit_load_balancer(id, edit);
     }
 
-    /// Adds a server to the targets of a load balancer as somebody else does, and waits until it is one.
+    /// Adds a server to the targets of a load balancer as somebody else does, and waits until the server is a target.
     fn add_target(&self, balancer: u64, server: u64) {
         let path = format!("/load_balancers/{balancer}/actions/add_target");
         self.act(&path, &json!({"type": "server", "server": {"id": server}}));
@@ -349,7 +350,7 @@ pub trait Cluster {
         self.sandbox().cloud().certificates(self.sandbox().project())
     }
 
-    /// Creates a certificate as somebody else does; returns its ID.
+    /// Creates a certificate as somebody else does, and returns its ID.
     fn create_certificate(&self, certificate: Value) -> u64 {
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
         cloud.create_certificate(project, certificate)
@@ -357,12 +358,12 @@ pub trait Cluster {
 
     // Networks.
 
-    /// The Network that the builder was asked for.
+    /// Returns the ID of the Network that the builder was asked for.
     fn network_id(&self) -> u64 {
         self.sandbox().network().unwrap()
     }
 
-    /// `destination gateway` of each route.
+    /// Returns the routes, each as `destination gateway`.
     fn routes(&self) -> BTreeSet<String> {
         let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
         routes.map(|(to, via)| format!("{to} {via}")).collect()
@@ -380,7 +381,7 @@ pub trait Cluster {
 
     // The Lease.
 
-    /// The Lease of the daemons; null where there is none.
+    /// Returns the Lease of the daemons, or null when there is none.
     fn lease(&self) -> Value {
         let cluster = self.sandbox().cluster();
         cluster.get("leases", KUBE_SYSTEM, LEASE).unwrap_or_default()
@@ -407,7 +408,7 @@ pub trait Cluster {
 
     // Events.
 
-    /// Messages of the events of one reason about an object of this name.
+    /// Returns the messages of the events of one reason about an object of this name.
     fn told(&self, name: &str, reason: &str) -> Vec<String> {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
@@ -419,7 +420,7 @@ pub trait Cluster {
         !self.told(name, reason).is_empty()
     }
 
-    /// Waits until an event says all of these.
+    /// Waits until one event contains all of these texts.
     fn tells(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");
         super::wait_until(&what, || {
@@ -430,7 +431,7 @@ pub trait Cluster {
 
     // Calls.
 
-    /// Adds a rule: from now on, the calls that it describes have its effect.
+    /// Adds a rule, whose effect is applied to every later call that the rule matches.
     fn fault(&self, rule: Rule) -> RuleId {
         self.sandbox().faults().add(rule)
     }
@@ -439,31 +440,31 @@ pub trait Cluster {
         self.sandbox().calls().mark()
     }
 
-    /// How many such calls there were since a mark.
+    /// Returns how many of these calls there were since a mark.
     fn count_since(&self, mark: u64, is_such: impl Fn(&Call) -> bool) -> usize {
         let calls = self.sandbox().calls().calls_since(mark);
         calls.iter().filter(|call| is_such(call)).count()
     }
 
-    /// How many calls of this path there were since a mark.
+    /// Returns how many calls of this path there were since a mark.
     fn calls_of(&self, mark: u64, path: &str) -> usize {
         self.count_since(mark, |call| call.path == path)
     }
 
-    /// Calls of ccm to the cloud since a mark.
+    /// Returns the calls of ccm to the cloud since a mark.
     fn cloud_calls(&self, mark: u64) -> Vec<Call> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
         calls
     }
 
-    /// Writes of ccm to the cloud since a mark: method and path.
+    /// Returns the writes of ccm to the cloud since a mark, each with method and path.
     fn cloud_writes(&self, mark: u64) -> Vec<String> {
         let writes = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         writes.map(|call| shown(&call)).collect()
     }
 
-    /// Writes of ccm to Services and to the cloud since a mark, in their order: method and path.
+    /// Returns the writes of ccm to Services and to the cloud since a mark, in their order, each with method and path.
     fn writes(&self, mark: u64) -> Vec<String> {
         let mut calls = self.sandbox().calls().calls_since(mark);
         calls.retain(|call| {
@@ -472,7 +473,7 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// What somebody asks the cloud's API for, as the project.
+    /// Sends a `POST` to the cloud's API with the token of the project, as somebody else does, and expects status 201.
     fn act(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
@@ -486,8 +487,9 @@ pub trait Cluster {
         assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
-    /// Nothing that ccm may not do was tried. `lb inspect`, and a process that reports what another one has, read events
-    /// where they may, and a person's command the daemon's workload: the daemon's role does not let them.
+    /// Asserts that no call was refused for lack of a right, except two kinds of reads for which the daemon's role has
+    /// no right. `lb inspect`, and a process that reports the state of another process, try to read events. A person's
+    /// command tries to read the daemon's workload.
     fn nothing_refused(&self) {
         let mut calls = self.sandbox().calls().calls();
         calls.retain(|call| {
@@ -506,13 +508,13 @@ impl Cluster for Sandbox {
     }
 }
 
-/// `NAMESPACE/NAME`; a name alone is of the namespace `default`.
+/// Splits `NAMESPACE/NAME` into namespace and name. The namespace is `default` when there is only a name.
 fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
 
-/// A Service of type LoadBalancer in the namespace `default`, or `NAMESPACE/NAME`, with these of our annotations and TCP
-/// ports.
+/// Returns a Service of type LoadBalancer in the namespace `default`, or `NAMESPACE/NAME`, with these of our
+/// annotations and these TCP ports.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
     let (namespace, name) = of_namespace(name);
     let annotations: Map<String, Value> =
@@ -529,7 +531,7 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
     })
 }
 
-/// The Service with these fields of its `spec`.
+/// Returns the Service with these fields in its `spec`.
 pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     for (name, value) in fields.as_object().unwrap() {
         service["spec"][name] = value.clone();
@@ -537,7 +539,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// What a Lease says that was taken and renewed then.
+/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed`, which is also its last renewal.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,
@@ -545,39 +547,39 @@ pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> V
     })
 }
 
-/// A time as a Lease has it.
+/// Returns a time as a Lease contains it.
 pub fn lease_time(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// The whole key of an annotation of a Service.
+/// Returns the whole key of an annotation of a Service.
 pub fn key(annotation: &str) -> String {
     format!("load-balancer.hetzner.cloud/{annotation}")
 }
 
-/// The ID of what the cloud has.
+/// Returns the ID of a resource of the cloud.
 pub fn id(value: &Value) -> u64 {
     value["id"].as_u64().unwrap()
 }
 
-/// The text of a value; empty where it is none.
+/// Returns the text of a value, or an empty text when the value is not a string.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// How many elements a list has; 0 where it is none.
+/// Returns how many elements a list has, or 0 when the value is not a list.
 pub fn len(value: &Value) -> usize {
     value.as_array().map_or(0, Vec::len)
 }
 
-/// Servers that are targets of a load balancer.
+/// Returns the IDs of the servers that are targets of a load balancer.
 pub fn targets(balancer: &Value) -> Vec<u64> {
     let targets = balancer["targets"].as_array().unwrap().iter();
     let ids = targets.map(|target| target["server"]["id"].as_u64());
     ids.flatten().collect()
 }
 
-/// Ports of a load balancer, in order.
+/// Returns the listen ports of a load balancer, sorted.
 pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     let ports = balancer["services"].as_array().unwrap().iter();
     let mut ports: Vec<u64> = ports.map(|port| port["listen_port"].as_u64().unwrap()).collect();
@@ -585,13 +587,13 @@ pub fn listen_ports(balancer: &Value) -> Vec<u64> {
     ports
 }
 
-/// Whether the node has no taint that says it is new.
+/// Whether the node has no taint that marks the node as new.
 pub fn is_initialised(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array();
     !taints.into_iter().flatten().any(|one| one["key"] == UNINITIALIZED)
 }
 
-/// `POST /load_balancers/1/actions/add_target`.
+/// Returns method and path of a call, e.g. `POST /load_balancers/1/actions/add_target`.
 pub fn shown(call: &Call) -> String {
     let path = call.path.strip_prefix("/v1").unwrap_or(&call.path);
     format!("{} {path}", call.method)

@@ -1,8 +1,9 @@
-//! Help pages with tables that the program makes.
+//! Checks of the tables in the program's help pages.
 
 use std::path::Path;
 
-/// Asserts that a page of `src/help` has this table between its markers; with `CCM_UPDATE_HELP=1` the table is written.
+/// Asserts that a page of `src/help` contains this table between the markers of `subject`. When `CCM_UPDATE_HELP=1` is
+/// set, the table is written into the page instead.
 #[track_caller]
 pub fn has_table(page: &str, subject: &str, table: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help");
@@ -19,8 +20,8 @@ pub fn has_table(page: &str, subject: &str, table: &str) {
     }
 }
 
-/// The page with these lines between the lines of two markers. `None` when the markers are not there once each, in their
-/// order.
+/// Returns the page with this table between the two markers. Returns `None` unless the page contains each marker
+/// exactly once and in the right order.
 pub fn with_table(page: &str, subject: &str, table: &str) -> Option<String> {
     let begin = format!("<!-- {subject}:begin -->");
     let end = format!("<!-- {subject}:end -->");

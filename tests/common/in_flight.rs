@@ -1,4 +1,4 @@
-//! How many writes are in flight at the same time.
+//! Counts how many writes are in flight at the same time.
 
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -6,7 +6,7 @@ use sandbox::{Half, Sandbox};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Writes to nodes by one method.
+/// A counter of the writes to nodes, with one method, that are in flight at the same time.
 #[derive(Default)]
 pub struct InFlight {
     counts: Mutex<Counts>,
@@ -20,7 +20,8 @@ struct Counts {
 }
 
 impl InFlight {
-    /// From now on such a write is handled once so many of them have been in flight at the same time, or after a while.
+    /// Delays writes to nodes that have this method. A write is handled as soon as `wanted` of them have been in flight
+    /// at the same time, or after `patience_s` seconds.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();
@@ -42,7 +43,7 @@ impl InFlight {
         all
     }
 
-    /// So far.
+    /// Returns the largest number of writes that have been in flight at the same time.
     pub fn at_most(&self) -> usize {
         self.counts.lock().unwrap().at_most
     }

@@ -1,4 +1,4 @@
-//! The library's controllers in the test's own process: how they reach the APIs, and how they die.
+//! The library's controllers in the test's own process: how they reach the APIs, and how they are stopped by force.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many seconds a second of the library's time lasts in a test over sockets.
+/// The number of real seconds that one second of the library's time lasts in a test over sockets.
 pub const SCALE: f64 = 0.002;
 
-/// Longer than any test takes, in the library's time too.
+/// A time that is longer than any test, even when measured in the library's scaled time.
 pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
-/// How to reach one sandbox.
+/// The addresses and credentials of one sandbox.
 pub struct Place {
     access: config::Options,
     kube_token: Option<String>,
@@ -28,30 +28,30 @@ pub struct Place {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// Another project's.
+    /// The token of another project.
     pub other_token: String,
-    /// URL, where there are dedicated servers.
+    /// The URL of Robot, when there are dedicated servers.
     robot: Option<String>,
-    /// Logins by what they are.
+    /// The logins to Robot, each with its kind.
     logins: Vec<(Credentials, (String, String))>,
 }
 
-/// What a process has of Robot.
+/// The Robot credentials of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
     Right,
     WrongPassword,
-    /// They see other servers alone.
+    /// The login sees only servers of another account.
     OtherAccount,
     SingleServer,
-    /// `ROBOT_ENABLED` alone.
+    /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// Not even that.
+    /// `ROBOT_ENABLED` is not set either.
     Off,
 }
 
 impl Credentials {
-    /// All but the right ones.
+    /// All variants except `Right`.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -61,7 +61,8 @@ impl Credentials {
     ];
 }
 
-/// The settings of a client without TLS and without a proxy. Every write passes, and a call may take `timeout`.
+/// Returns the settings of a client without TLS and without a proxy. The client may send every write, and a call
+/// may take `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
     http::Settings {
         base,
@@ -82,19 +83,20 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
+/// A gate that lets a number of writes through and refuses all later writes. To the APIs, the process then seems dead.
 pub struct Mortal {
     writes_left: AtomicI64,
 }
 
 impl Place {
-    /// Over sockets.
+    /// Returns the addresses and credentials of a sandbox over sockets.
     pub fn new(sandbox: &Sandbox) -> Place {
         Place::at(sandbox, SCALE)
     }
 
-    /// Over sockets, where a second lasts this many seconds, which are the same for all tests of a crate. A sandbox in memory
-    /// is reached in its simulation.
+    /// Returns the addresses and credentials of a sandbox over sockets, where a second of the library's time lasts
+    /// `scale` real seconds. All tests of a crate must use the same scale. A sandbox in memory is reached in memory,
+    /// and `scale` is ignored.
     pub fn at(sandbox: &Sandbox, scale: f64) -> Place {
         if sandbox.is_in_memory() {
             return Place::in_memory(sandbox);
@@ -103,7 +105,7 @@ impl Place {
         Place::of(sandbox, false)
     }
 
-    /// In a simulation.
+    /// Returns the addresses and credentials of a sandbox in memory.
     pub fn in_memory(sandbox: &Sandbox) -> Place {
         Place::of(sandbox, true)
     }
@@ -130,12 +132,13 @@ impl Place {
         }
     }
 
-    /// Of the project; another one after a rotation.
+    /// Returns the current token of the project, see [`rotate_token`](Place::rotate_token).
     pub fn token(&self) -> String {
         self.token.lock().unwrap().clone()
     }
 
-    /// Processes that are started from now on have another token; that of the others is not accepted any more.
+    /// Rotates the token. Processes that are started from now on have the new token, and the old token is not
+    /// accepted any more.
     pub fn rotate_token(&self, sandbox: &Sandbox) {
         let new = sandbox.add_token();
         let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
@@ -146,7 +149,8 @@ impl Place {
         self.network
     }
 
-    /// In memory as in production. Over sockets a call takes the machine's time, however short the library's is.
+    /// Returns the time-outs of calls. A sandbox in memory has the time-outs of production. Over sockets the time-outs
+    /// are in real time, because a call takes real time, however fast the library's time runs.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));
@@ -173,12 +177,12 @@ impl Place {
         }
     }
 
-    /// Both APIs as a new process sees them.
+    /// Returns clients of both APIs, as a new process creates them.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(Mortal::after(None), token, load_balancers)
     }
 
-    /// The same; its writes pass this gate.
+    /// Returns clients of both APIs, as a new process creates them. `gate` decides whether a write is sent.
     pub fn world_of(
         &self,
         gate: Arc<Mortal>,
@@ -188,7 +192,8 @@ impl Place {
         self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
-    /// The same, with these credentials of Robot.
+    /// Returns clients of both APIs, as a new process with these Robot credentials creates them. `gate` decides whether
+    /// a write is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -237,7 +242,7 @@ impl Place {
     }
 }
 
-/// The login of a single server is that of the first, where there is one.
+/// Makes the login `SingleServer` see the first dedicated server, if there is one.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {
@@ -245,7 +250,7 @@ pub fn see_one_server(sandbox: &Sandbox) {
     }
 }
 
-/// The account's own, and others.
+/// Returns the logins of the own account and of others.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();
@@ -264,7 +269,7 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl Mortal {
-    /// None: it does not die.
+    /// Creates a gate that lets `writes` writes through. With `None` the gate never closes.
     pub fn after(writes: Option<u64>) -> Arc<Mortal> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(Mortal { writes_left: writes.into() })

@@ -1,7 +1,8 @@
-//! The simulated machine, on which stories and most other tests run: its clocks, its network, its randomness. Nothing in it waits.
+//! The simulated machine, on which stories and most other tests run: its clocks, its network, its random numbers.
+//! Nothing on the machine waits for real time.
 //!
-//! One thread runs all of a story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
+//! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
+//! process may be stopped when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
 use super::library::SCALE;
@@ -19,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A call on its way and back.
+/// The time that a call takes on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// Of a whole story. What exceeds it is repeated without end.
+/// The largest number of calls in a whole story. More calls mean that something is repeated endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -30,27 +31,30 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// Nanoseconds since; the APIs' time as well.
+    /// The nanoseconds since the story began. The APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// For so long the machine of the process that is at work was suspended: its monotonic clock stood still.
+    /// How long the machine of the running process was suspended so far. The process's monotonic clock stood still
+    /// during that time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// Whole programs, where there are any.
+    /// The programs that run on the machine, if the test runs whole programs.
     pub processes: Processes,
-    /// Of a thousand looks at a clock so many stop the process.
+    /// The number of clock readings, of a thousand, at which the process is stopped for a while.
     stops: Cell<u64>,
-    /// What happens while it is stopped.
+    /// The work that is done while the process is stopped.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// What its other threads do when one waits for them.
+    /// The work that the other threads of the process do when one of them waits for the others.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
     calls: Cell<u64>,
-    /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
+    /// The number of real seconds that one second lasts, when the test uses real time and sockets. `None` means that
+    /// time and network are simulated.
     scale: Option<f64>,
 }
 
-/// What other processes do while one is stopped: when that begins, and (true) before it goes on.
+/// The work that other processes do while a process is stopped. The function is called twice: with false when the stop
+/// begins, and with true before the process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
@@ -60,7 +64,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// `is_real`: over sockets, in real time that is scaled.
+    /// Creates a machine. When `is_real` is true, the machine uses sockets and scaled real time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -80,7 +84,7 @@ impl Machine {
         })
     }
 
-    /// Nanoseconds, for the APIs.
+    /// Returns the nanoseconds for the APIs.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -89,12 +93,12 @@ impl Machine {
         self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
-    /// Since the story's beginning.
+    /// Returns the time that has passed since the story began.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Multiplies durations.
+    /// Returns the factor by which durations are multiplied.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }
@@ -111,7 +115,7 @@ impl Machine {
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Nothing where this moment is past.
+    /// Lets time pass until `moment`. Nothing happens when the moment is in the past.
     pub fn pass_until(&self, moment: Duration) {
         let left = moment.saturating_sub(self.passed());
         if !left.is_zero() {
@@ -129,20 +133,22 @@ impl Machine {
         })
     }
 
-    /// How many sandboxes there are.
+    /// Returns the number of sandboxes that still exist.
     pub fn sandboxes(&self) -> usize {
         let mut sandboxes = self.sandboxes.borrow_mut();
         sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
         sandboxes.len()
     }
 
-    /// From now on the process is stopped at so many of a thousand looks at a clock; `meanwhile` happens then.
+    /// Makes `of_a_thousand` of a thousand clock readings stop the process from now on. The work `meanwhile` is done
+    /// during each stop.
     pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.stops.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// What the other threads of the process that is at work do from now on; and what they did before.
+    /// Sets the work that the other threads of the running process do when one thread waits for them. Returns
+    /// the previous work.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -152,7 +158,7 @@ impl Machine {
         if stops == 0 || !self.is_hit(stops) {
             return;
         }
-        // Not while it is stopped.
+        // No second stop may begin while the process is stopped.
         self.stops.set(0);
         self.stopped.update(|stopped| stopped + 1);
         let seconds = [1, 7, 11, 20, 60];
@@ -167,7 +173,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // The whole machine.
+            // Not only the process was stopped but the whole machine was suspended, so that its monotonic
+            // clock stood still.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -194,7 +201,7 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // Also a wait for a moment that is now.
+        // A little time passes even when the wait ends at the present moment.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);
@@ -229,13 +236,13 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The client waits no longer than it wants to.
+        // The client waits no longer than its deadline.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        // The APIs' memory is not the process's.
+        // Memory that the APIs allocate is not counted as memory of the process.
         let mut exchanged = None;
         opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
         let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;

@@ -1,4 +1,4 @@
-//! A second provider of a handful of lines: the contract is enough to write one.
+//! A second provider of a few lines, which shows that the provider contract is sufficient.
 
 use ccm::provider::{
     AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances,
@@ -9,18 +9,18 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cloud that is a list, or two.
+/// A cloud that consists of one list of servers, or of two when there are dedicated servers.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub instances: Vec<Instance>,
-    /// None: there are no dedicated servers, or no credentials for them.
+    /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
-    /// Which labels of servers become labels of nodes.
+    /// The prefixes of the servers' labels that become labels of nodes.
     pub label_prefixes: LabelPrefixes,
 }
 
 impl Memory {
-    /// A cloud with these servers.
+    /// Returns a cloud with these servers.
     pub fn of(instances: impl Into<Vec<Instance>>) -> Memory {
         Memory { instances: instances.into(), ..Memory::default() }
     }

@@ -1,4 +1,4 @@
-//! The binary from outside: run it, watch it, wait for what it should bring about.
+//! Runs the binary from outside, watches it, and waits for its effects.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod at_rest;
@@ -37,15 +37,15 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The taint of a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// How long anything may take that should take a moment.
+/// The time limit for anything that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Waits last a fiftieth: five seconds are a tenth of one.
+/// The scale of time. A wait lasts a fiftieth of its usual time: five seconds become a tenth of a second.
 pub const SCALE: &str = "0.02";
 
 pub type Env = Vec<(String, String)>;
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -59,7 +59,7 @@ impl Ran {
     }
 
     /// # Panics
-    /// It ended with another exit code.
+    /// Panics when the command ended with another exit code.
     #[track_caller]
     pub fn with_code(self, code: i32) -> Ran {
         assert_eq!(self.code, code, "{self:?}");
@@ -67,14 +67,14 @@ impl Ran {
     }
 
     /// # Panics
-    /// This is not a part of stdout.
+    /// Panics when `part` is not in stdout.
     #[track_caller]
     pub fn prints(&self, part: &str) {
         assert!(self.stdout.contains(part), "{part:?} in {self:?}");
     }
 
     /// # Panics
-    /// This is not a part of stderr.
+    /// Panics when `part` is not in stderr.
     #[track_caller]
     pub fn warns(&self, part: &str) {
         assert!(self.stderr.contains(part), "{part:?} in {self:?}");
@@ -92,18 +92,19 @@ impl From<Output> for Ran {
 }
 
 /// # Panics
-/// This is not a part of the text.
+/// Panics when `part` is not in the text.
 #[track_caller]
 pub fn contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} in\n{text}");
 }
 
-/// A text with one space where it has several or a line ends.
+/// Returns the text with each sequence of spaces and line ends replaced by one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The environment of the account that the official role is bound to, or that of `manifests/base`, with short waits.
+/// Returns the environment of the account `ccm`, with short waits. The account has the official role, or the
+/// role of `manifests/base`.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -112,56 +113,56 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Many daemons run at once on one machine.
+    // Port 0 means any free port, because many daemons run at the same time on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
 
-/// The environment of ccm, with the kubeconfig of another user.
+/// Returns the environment of `ccm`, but with the kubeconfig of another user.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// The environment of ccm, whose waits last as long as outside of tests.
+/// Returns the environment of `ccm` with waits that last as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// The environment of ccm, whose waits last this share of their time.
+/// Returns the environment of `ccm` with waits that last this share of their usual time.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// The environment of ccm, with the token of another project.
+/// Returns the environment of `ccm`, but with the token of another project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
 }
 
 /// # Panics
-/// The variable is not set.
+/// Panics when the variable is not set.
 pub fn variable<'a>(env: &'a Env, name: &str) -> &'a str {
     let found = env.iter().find(|(other, _)| other == name);
     &found.unwrap_or_else(|| panic!("{name} is not set")).1
 }
 
-/// The documents of a YAML file.
+/// Returns the documents of a YAML file.
 pub fn documents(text: &str) -> Vec<Value> {
     let documents = serde_yaml::Deserializer::from_str(text);
     let documents = documents.map(|one| Value::deserialize(one).unwrap());
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// From now on the account is bound to the role of hcloud-cloud-controller-manager; before its [`env`] is asked for.
+/// Gives the account `ccm` the role of hcloud-cloud-controller-manager. This must be called before [`env`].
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// The same with some variables set otherwise; an empty value counts as unset.
+/// Returns the environment with some variables changed. An empty value counts as unset.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -170,13 +171,13 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     env
 }
 
-/// The binary under test: this build's, or the one that a benchmark names.
+/// Returns the path of the binary under test: this build's binary, or the binary that a benchmark specifies.
 pub fn binary() -> std::path::PathBuf {
     let named = std::env::var_os("CCM_BENCH_BINARY").map(std::path::PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
 }
 
-/// The binary with this environment and no other.
+/// Returns a command that runs the binary with this environment and no other variables.
 pub fn command(env: &Env, words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command
@@ -188,7 +189,7 @@ pub fn command(env: &Env, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     if is_simulated(env) {
         return simulated::command(env, words);
@@ -196,18 +197,18 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     command(env, words).output().unwrap().into()
 }
 
-/// Whether it is the environment of programs on the simulated machine.
+/// Whether programs with this environment run on the simulated machine.
 fn is_simulated(env: &Env) -> bool {
     env.iter().any(|(name, _)| name == simulated::MARK)
 }
 
-/// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here. The terminal
-/// does not know how wide it is.
+/// Runs a command whose stdout and stderr are a terminal, and returns its output. Returns `None` when no terminal can
+/// be opened. The terminal does not report its width.
 pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
     at_terminal_of(None, None, env, words)
 }
 
-/// The same at one of so many columns, in a folder.
+/// Returns the output of a command to a terminal with this number of columns, in a folder.
 pub fn at_terminal_of(
     columns: Option<usize>,
     folder: Option<&Path>,
@@ -238,7 +239,7 @@ pub fn at_terminal_of(
     }
 }
 
-/// A table is cut to 80 columns at a terminal, and only there: whoever searches a pipe for a name finds it.
+/// Asserts that a table is cut to 80 columns at a terminal, and only there, so that a search in a pipe finds the name.
 pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     let piped = ccm(env, words).stdout;
     assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
@@ -252,7 +253,7 @@ pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     }
 }
 
-/// `ccm run`, until it is dropped: a process, or on the simulated machine.
+/// `ccm run`, as a process or on the simulated machine. The daemon runs until it is dropped.
 pub struct Daemon {
     kind: Kind,
 }
@@ -267,7 +268,8 @@ impl Daemon {
         Daemon::start_with(env, &[&["run"], flags].concat())
     }
 
-    /// With exactly these words: flags alone are the daemon too.
+    /// Starts a daemon with exactly these words, without adding `run`. A command line of flags alone starts
+    /// the daemon, too.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
         if is_simulated(env) {
             let kind = Kind::Simulated(simulated::Daemon::start(env, words));
@@ -287,7 +289,8 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts a process that is killed by SIGKILL at the calls of a rule: just before they are handled, or just after.
+    /// Starts a process that is killed by SIGKILL at the calls that a rule matches, just before or just after a
+    /// call is handled.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -322,7 +325,7 @@ impl Daemon {
         }
     }
 
-    /// Kills it, at once and from any thread.
+    /// Returns a function that kills the process at once, from any thread.
     pub fn killer(&self) -> impl Fn() + Send + Sync + 'static {
         let child = self.child();
         move || {
@@ -332,12 +335,12 @@ impl Daemon {
         }
     }
 
-    /// Its process.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child().lock().unwrap().id()
     }
 
-    /// Highest and present resident memory, in kilobytes.
+    /// Returns the peak and the current resident memory, in kilobytes.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -348,11 +351,11 @@ impl Daemon {
         (field("VmHWM:"), field("VmRSS:"))
     }
 
-    /// Processor time that it has used so far.
+    /// Returns the processor time of the process so far.
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-        // After the name in parentheses: fields 14 and 15, utime and stime, in hundredths of a second.
+        // The name in parentheses is skipped. Fields 14 and 15 are utime and stime, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let fields: Vec<&str> = fields.split(' ').collect();
         let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().unwrap()).iter().sum();
@@ -366,13 +369,13 @@ impl Daemon {
         send(signal, self.id());
     }
 
-    /// Waits for its end.
+    /// Waits until the daemon has ended, and returns its exit status.
     pub fn ended(&self) -> ExitStatus {
         wait_until("the daemon's end", || self.status().is_some());
         self.status().unwrap()
     }
 
-    /// How it ended; none while it runs.
+    /// Returns the exit status, or `None` while the daemon runs.
     pub fn status(&self) -> Option<ExitStatus> {
         match &self.kind {
             Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),
@@ -383,7 +386,7 @@ impl Daemon {
         }
     }
 
-    /// Asks it to end, and waits until it has ended well.
+    /// Asks the daemon to end, and waits until the daemon has ended with success.
     #[track_caller]
     pub fn stop(&self) {
         self.signal("-TERM");
@@ -391,14 +394,14 @@ impl Daemon {
     }
 
     /// # Panics
-    /// The log holds the text more often, or less often.
+    /// Panics when the log does not contain the text exactly `times` times.
     #[track_caller]
     pub fn logged(&self, text: &str, times: usize) {
         let log = self.log();
         assert_eq!(log.matches(text).count(), times, "{text:?} in\n{log}");
     }
 
-    /// Waits until the log holds a text.
+    /// Waits until the log contains a text.
     pub fn logs(&self, text: &str) {
         let state = || format!("not logged: {text:?} in\n{}", self.log());
         wait_or(LIMIT, state, || self.log().contains(text));
@@ -419,7 +422,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs cases side by side, a few at a time: each has a world of its own on the same two cores.
+/// Runs several cases at the same time. Each case has its own world, but all share the same two cores.
 pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -433,7 +436,7 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// A rule for calls such as `POST /v1/certificates`. A path alone is that of any method.
+/// Returns a rule for calls such as `POST /v1/certificates`. A path without a method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -442,29 +445,30 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// What a person does just before the APIs handle a call, as the effect of a rule.
+/// Returns an effect of a rule: the action of a person just before the APIs handle a call.
 pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
     let sandbox = Arc::downgrade(sandbox);
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
 }
 
-/// An answer in the place of the API's own.
+/// Returns an effect that sends this answer instead of the API's.
 pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Is it about the Lease? That is written all the time, whatever the controllers do.
+/// Whether the path is that of a Lease. Leases are written all the time, whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
 
-/// Names a kubeconfig: a real API server, with all rights there, takes the place of the simulated one.
+/// The variable with the path of a kubeconfig that has all rights on a real API server. Tests then use this server
+/// instead of the simulated one.
 pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 
-/// Where it is set, programs are processes also in tests that would run on the simulated machine.
+/// The variable that makes programs run as processes, even in tests that would run on the simulated machine.
 const PROCESSES: &str = "CCM_TEST_PROCESSES";
 
-/// A sandbox to be, whose Kubernetes half may be a real one.
+/// Returns the builder of a sandbox, whose Kubernetes half may be a real cluster.
 pub fn builder() -> Builder {
     match std::env::var_os(REAL_CLUSTER) {
         Some(kubeconfig) => Sandbox::builder().real_cluster(kubeconfig),
@@ -472,10 +476,10 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a test has that freezes the API server's cache.
+/// The missing requirement that tests report when they are skipped because they must freeze the API server's cache.
 pub const LAGS: &str = "a cache that lags";
 
-/// Skips what only the simulated API server can do.
+/// Skips a test that needs a simulated API server. Returns whether the API server is real.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -484,26 +488,26 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Nodes on servers in a Network; they change only when somebody changes them.
+/// Returns a builder with nodes on servers in a Network. Nodes change only when somebody changes them.
 pub fn networked(nodes: usize) -> Builder {
     let builder = builder().nodes(nodes).heartbeats(false);
     builder.network("10.0.0.0/8")
 }
 
-/// Nodes that change only when somebody changes them; over sockets.
+/// Starts a sandbox over sockets, whose nodes change only when somebody changes them.
 pub fn quiet(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Nodes that change only when somebody changes them; on the simulated machine.
+/// Starts a sandbox on the simulated machine, whose nodes change only when somebody changes them.
 pub fn calm(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Where a test runs.
+/// The choice of the machine on which a test runs.
 pub trait Simulate {
-    /// Starts the sandbox on the simulated machine, with programs in the thread of the test. Beside a real API server it is
-    /// started over sockets, and programs are processes.
+    /// Starts the sandbox on the simulated machine, with programs in the thread of the test. With a real API server the
+    /// sandbox is started over sockets, and programs are processes.
     fn simulated(self) -> Arc<Sandbox>;
 }
 
@@ -517,12 +521,12 @@ impl Simulate for Builder {
     }
 }
 
-/// Calls to the Hetzner half so far.
+/// Returns how many calls to the Hetzner half there were so far.
 pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Writes of `ccm`, the Lease's aside: method and path.
+/// Returns the writes of `ccm` except those to the Lease, each with method and path.
 pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let is_such = |call: &&Call| call.is_write() && call.caller != "admin" && !is_lease(&call.path);
@@ -530,7 +534,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// So much of a program's time, as the sandbox's APIs and a test have it.
+/// Converts a duration in a program's time to a duration in the time of the test and of the sandbox's APIs.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -538,13 +542,13 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// So many seconds of a program's time passed since this moment of [`clock::now`].
+/// Returns the seconds of a program's time that have passed since `begun`, a moment of [`clock::now`].
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until so much of a program's time has passed.
+/// Waits until this duration has passed in a program's time.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),
@@ -552,22 +556,22 @@ pub fn pass(sandbox: &Sandbox, time: Duration) {
     }
 }
 
-/// Polls until it holds.
+/// Polls until `holds` returns true.
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_at_most(LIMIT, what, holds);
 }
 
-/// The same for what may take longer.
+/// Polls until `holds` returns true, for at most `limit`.
 pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or(limit, || format!("waited in vain for {what}"), holds);
 }
 
-/// The same; says how things are when it does not hold in time.
+/// Polls until `holds` returns true, for at most `limit`. Panics with the text of `state` when it does not in time.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
     assert!(holds_within(limit, holds), "{}", state());
 }
 
-/// Polls; false when it does not hold in time.
+/// Polls until `holds` returns true. Returns false when it does not in time.
 pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     if let Some(machine) = simulated::machine() {
         let limit = limit.div_f64(SCALE.parse().unwrap());
@@ -583,8 +587,8 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Servers without nodes, so that a list of servers has two pages; then one more node, whose
-/// server is on the second.
+/// Creates servers without nodes, so that the list of servers has two pages. Then adds a node whose server is on
+/// the second page.
 pub fn second_page(sandbox: &Sandbox) {
     for n in 0..50 {
         sandbox.create_server(&format!("other-{n}"));
@@ -596,21 +600,21 @@ pub fn all_initialised(sandbox: &Sandbox) -> bool {
     sandbox.nodes().iter().all(is_initialised)
 }
 
-/// `type address`, in order.
+/// Returns the addresses of a node in their order, each as `type address`.
 pub fn addresses(node: &Value) -> Vec<String> {
     let list = node["status"]["addresses"].as_array().into_iter().flatten();
     let shown = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
     list.map(shown).collect()
 }
 
-/// A failed login to Robot of another program behind the same address.
+/// Makes another program behind the same address fail to log in to Robot.
 pub fn fail_to_log_in(sandbox: &Sandbox) {
-    // x:x
+    // The user and the password are both `x`.
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
     sandbox.exchange(Half::Robot, request.as_bytes(), &|_| ());
 }
 
-/// Events about a node: reason, count.
+/// Returns the events about a node, each with reason and count.
 pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
     let mut events = sandbox.cluster().list("events", None);
     events.retain(|event| event["involvedObject"]["name"] == node);
@@ -619,7 +623,7 @@ pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
     events.iter().map(fields).collect()
 }
 
-/// Compares with a file in `tests/snapshots`; `CCM_UPDATE_SNAPSHOTS=1` writes it instead.
+/// Compares the text with a file in `tests/snapshots`. With `CCM_UPDATE_SNAPSHOTS=1` the file is written instead.
 pub fn snapshot(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
@@ -633,7 +637,7 @@ pub fn snapshot(name: &str, text: &str) {
     );
 }
 
-/// The API's own document, where it is there.
+/// Loads the API's own document, if the file exists.
 pub fn openapi() -> Option<sandbox::openapi::Spec> {
     let usual =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");

@@ -1,4 +1,4 @@
-//! Nodes and servers as values, for tests of the plans that are made from them. A test names the fields that it is about.
+//! Nodes and servers for unit tests of plans. A test specifies only the fields that matter.
 
 use ccm::hetzner::{AddressFamily, CloudConnection, NodeSettings, Profile, Settings};
 use ccm::http::{Proxies, SecretSource, Timing, Tls};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node with these fields beside its name.
+/// Returns a node with this name and these fields.
 pub fn node(name: &str, extra: Value) -> Node {
     let mut node = json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
@@ -21,7 +21,7 @@ pub fn node(name: &str, extra: Value) -> Node {
     serde_json::from_value(node).unwrap()
 }
 
-/// Adds these fields; of one that is there the new value counts.
+/// Adds the fields of `from` to `into`, at all levels. When both have a field, `into` gets the value of `from`.
 pub fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -33,7 +33,7 @@ pub fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// A running server with a public IPv4 address, which follows from its ID, and without a Network.
+/// Returns a running server without a Network. Its public IPv4 address is computed from its ID.
 pub fn server(id: u64, name: &str) -> Instance {
     Instance {
         id: InstanceId::Cloud(id),
@@ -47,12 +47,12 @@ pub fn server(id: u64, name: &str) -> Instance {
     }
 }
 
-/// The address of a server in a Network, without aliases.
+/// Returns the address of a server in a Network, without aliases.
 pub fn private(network: u64, ip: &str) -> PrivateAddress {
     PrivateAddress { network, ip: ip.parse().unwrap(), aliases: Vec::new() }
 }
 
-/// No token, and an endpoint at which nothing answers.
+/// Returns a connection without a token. Nothing listens at its endpoint.
 pub fn connection() -> CloudConnection {
     CloudConnection {
         endpoint: "http://127.0.0.1:1".into(),
@@ -68,7 +68,7 @@ pub fn connection() -> CloudConnection {
     }
 }
 
-/// What nodes get from their servers, with this family of addresses.
+/// Returns the settings of the node controllers, with this family of addresses.
 pub fn node_settings(family: AddressFamily) -> NodeSettings {
     NodeSettings {
         address_family: Sourced::new(family, Source::Kept),
@@ -79,7 +79,8 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
     }
 }
 
-/// The settings of a project with this family of addresses. It has no token, and nothing answers at its endpoint.
+/// Returns the settings of a project, with this family of addresses. There is no token, and nothing listens
+/// at the endpoint.
 pub fn settings(family: AddressFamily) -> Settings {
     Settings {
         profile: Profile::CcmFromScratch,

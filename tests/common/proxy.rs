@@ -18,16 +18,16 @@ pub enum Speaks {
     Socks5,
 }
 
-/// What it does with a request that is in order.
+/// The proxy's reaction to a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     ByConnecting,
-    /// This HTTP status, or this reply of SOCKS.
+    /// The proxy answers with this HTTP status, or with this SOCKS reply code.
     With(u16),
     Never,
-    /// Closes the connection.
+    /// The proxy closes the connection without an answer.
     NotAtAll,
-    /// Something else listens there.
+    /// The proxy answers as if it were some other service.
     Nonsense,
 }
 
@@ -35,11 +35,11 @@ struct Rules {
     speaks: Speaks,
     answers: Answers,
     login: Option<(&'static str, &'static str)>,
-    /// Names that only it can resolve.
+    /// The names that only the proxy can resolve.
     names: Vec<(String, SocketAddr)>,
 }
 
-/// On a port of its own, until the test ends.
+/// A proxy on a port of its own, until the test ends.
 pub struct Proxy {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -72,7 +72,7 @@ impl Proxy {
         proxy
     }
 
-    /// `host:port`.
+    /// Returns the address as `host:port`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -81,7 +81,7 @@ impl Proxy {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// What it was asked to connect to, `host:port`, in order.
+    /// Returns the targets of all requests, as `host:port`, in order.
     pub fn targets(&self) -> Vec<String> {
         self.targets.lock().unwrap().clone()
     }
@@ -197,7 +197,7 @@ fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A byte of length, and as many bytes.
+/// Reads a length of one byte, and then that many bytes.
 fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [length] = read(stream)?;
     let mut bytes = vec![0; usize::from(length)];
@@ -205,7 +205,7 @@ fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// TLS in front of a proxy, with a certificate for 127.0.0.1.
+/// Starts TLS in front of a proxy, with a certificate for 127.0.0.1. Returns the address.
 pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
     let identity = authority.server(&["127.0.0.1"], Validity::Now).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -229,7 +229,8 @@ pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
     address
 }
 
-/// One thread for both ways, as TLS is one state: each waits a moment for the other.
+/// Passes bytes in both directions in one thread, because both directions share the state of the TLS connection. The
+/// thread waits only a moment for bytes of one direction before it tries the other direction.
 fn unwrap_tls(
     mut here: StreamOwned<ServerConnection, TcpStream>,
     proxy: SocketAddr,
@@ -255,7 +256,7 @@ fn unwrap_tls(
     }
 }
 
-/// Both ways, until both have ended.
+/// Passes bytes in both directions, until both have ended.
 fn pump(here: TcpStream, there: TcpStream) -> io::Result<()> {
     let (mut from_here, mut to_there) = (here.try_clone()?, there.try_clone()?);
     let up = std::thread::spawn(move || {

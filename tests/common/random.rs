@@ -1,7 +1,7 @@
-//! Random worlds by a seed that is printed, so that a failure can be replayed.
+//! Random numbers for random worlds. The seed is printed, so that a failed test can be repeated.
 #![allow(dead_code)]
 
-/// splitmix64.
+/// The splitmix64 generator.
 pub struct Random(u64);
 
 impl Random {
@@ -17,12 +17,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 to `end`, without `end`.
+    /// Returns a number that is at least 0 and less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// True in this many of a hundred cases.
+    /// Returns true in `share` of a hundred cases.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }

@@ -1,4 +1,4 @@
-//! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see it.
+//! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see the cluster.
 
 pub use crate::common::cluster::Cluster;
 use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// Flags of both profiles.
+/// The flags that choose the two profiles.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
-/// In the Network's range, and no server's.
+/// An address in the Network's range that no server has.
 pub const NOBODY: &str = "10.0.0.250";
 
 pub struct World {
@@ -32,7 +32,7 @@ impl World {
         World::at(builder.simulated())
     }
 
-    /// The same with processes and over sockets.
+    /// Starts a world over sockets, in which programs run as processes.
     pub fn over_sockets(nodes: usize) -> World {
         let builder = common::builder().nodes(nodes).scale(0.02);
         let builder = builder.network("10.0.0.0/8").heartbeats(false);
@@ -44,10 +44,10 @@ impl World {
         World { sandbox, env }
     }
 
-    /// The same with routes that are right.
+    /// Starts a world whose routes are right.
     pub fn settled(nodes: usize) -> World {
         let world = World::new(nodes);
-        // Routes are looked at after the nodes were initialised.
+        // Routes are synced after the nodes were initialised.
         world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         world
@@ -57,7 +57,7 @@ impl World {
         Daemon::start(&self.env, &[&[CIDR], flags].concat())
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for its end.
     pub fn ccm(&self, words: &[&str]) -> Ran {
         common::ccm(&self.env, words)
     }
@@ -70,7 +70,7 @@ impl World {
         self.ccm(&[&["route", "sync", CIDR], flags].concat())
     }
 
-    /// Those of all nodes whose server is in the Network, worked out from what both APIs hold.
+    /// Returns the routes of all nodes whose server is in the Network, computed from the contents of both APIs.
     pub fn wanted(&self) -> BTreeSet<String> {
         let (servers, nodes) = (self.servers(), self.nodes());
         let mut wanted = BTreeSet::new();
@@ -89,7 +89,7 @@ impl World {
         wanted
     }
 
-    /// Waits until the routes are those of the nodes, and these.
+    /// Waits until the Network's routes are those that the nodes need and those in `others`.
     pub fn comes_right(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
@@ -100,7 +100,7 @@ impl World {
         common::wait_or(common::LIMIT, state, || self.routes() == right());
     }
 
-    /// Its status; none: there is no such condition.
+    /// Returns the condition `NetworkUnavailable` of a node, or `None` when there is no such condition.
     pub fn condition(&self, name: &str) -> Option<Value> {
         let mut node = self.node(name);
         let conditions = node["status"]["conditions"].as_array_mut()?;
@@ -120,7 +120,7 @@ impl World {
         wait_until(&what, || self.status(name).as_deref() == Some(status));
     }
 
-    /// Says of this node that its pods can't be reached.
+    /// Marks a node as unreachable for pods, as its condition `NetworkUnavailable` says.
     pub fn mark_unavailable(&self, name: &str) {
         self.edit_node(name, |node| {
             for condition in node["status"]["conditions"].as_array_mut().unwrap() {
@@ -137,26 +137,27 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until all nodes are reached, and the routes are those of the nodes, and these.
+    /// Waits until all nodes can be reached and the Network's routes are those that the nodes need and
+    /// those in `others`.
     pub fn ends_right(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.comes_right(others);
     }
 
-    /// A node with its server in the Network, initialised already.
+    /// Adds an initialised node with a server in the Network. Returns the server's ID.
     pub fn join(&self, name: &str, pods: &str) -> u64 {
         let id = self.attach_server(name, None);
         self.register(name, Some(id), pods);
         id
     }
 
-    /// Changes of the Network that ccm sent since a mark: `add_route 10.244.1.0/24 10.0.0.2`.
+    /// Returns the changes of the Network that ccm sent since a mark, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
     pub fn changes(&self, mark: u64) -> Vec<String> {
         let calls = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         calls.map(|call| change(&call)).collect()
     }
 
-    /// Patches of conditions since a mark, by the node's name.
+    /// Returns the path of each write of conditions since a mark.
     pub fn patches(&self, mark: u64) -> Vec<String> {
         let calls = self.sandbox.calls().calls_since(mark);
         let patches = calls.iter().filter(|call| {
@@ -166,7 +167,7 @@ impl World {
         patches.map(|call| call.path.clone()).collect()
     }
 
-    /// Waits until ccm has looked at the nodes so often more.
+    /// Waits until `ccm` has listed the nodes at least `times` more times.
     pub fn looks(&self, times: usize) {
         let looks = || {
             let is_look = |call: &Call| call.duration.is_some() && call.path == "/api/v1/nodes";
@@ -176,7 +177,7 @@ impl World {
         wait_until("looks at nodes", || looks() >= enough);
     }
 
-    /// Waits until ccm has read the Network so often more.
+    /// Waits until `ccm` has read the Network `times` more times.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;
@@ -192,12 +193,12 @@ impl Deref for World {
     }
 }
 
-/// The Network alone, not the list in which it was found.
+/// Whether the call has read one Network by its ID. The list in which `ccm` finds the Network does not count.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }
 
-/// `add_route 10.244.1.0/24 10.0.0.2`.
+/// Returns the action and the route of a call, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
 pub fn change(call: &Call) -> String {
     let command = call.path.rsplit('/').next().unwrap();
     let body = call.json().unwrap_or_default();

@@ -1,13 +1,14 @@
-//! Is there anything of a secret in a text?
+//! Finds parts of secrets in a text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashSet;
 
-/// As many characters in a row are enough: half a secret, and one with a slip in it, are found as well.
+/// The number of consecutive characters of a secret that count as a leak. Half of a secret, or a secret with a mistake
+/// in it, is therefore found too.
 const PIECE: usize = 16;
 
-/// What may be in no output, in every form in which it may be written down.
+/// The secrets that no output may contain, in every form in which they may be written.
 pub struct Secrets {
     pieces: HashSet<Vec<u8>>,
 }
@@ -23,7 +24,7 @@ impl Secrets {
         Secrets { pieces }
     }
 
-    /// The first piece of one in a text, as it is or escaped in it.
+    /// Returns the first part of a secret that is found in a text, plain or escaped.
     pub fn leak(&self, text: &str) -> Option<String> {
         self.piece(text).or_else(|| self.piece(&unescaped(text)))
     }
@@ -36,7 +37,7 @@ impl Secrets {
     }
 }
 
-/// `%6b`, `\u006b` and `\\u006b` as `k`.
+/// Replaces `%6b`, `\u006b` and `\\u006b` by `k`.
 fn unescaped(text: &str) -> String {
     let hex = |digits: Option<&str>| u8::from_str_radix(digits?, 16).ok().map(char::from);
     let mut plain = String::with_capacity(text.len());
@@ -49,7 +50,7 @@ fn unescaped(text: &str) -> String {
         };
         match found {
             Some(c) => {
-                // Escaped twice.
+                // The character was escaped twice.
                 while plain.ends_with('\\') {
                     plain.pop();
                 }
@@ -65,11 +66,12 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// The lines of a secret, and base64 of it.
+/// Returns the forms in which a secret may be written: its lines, and its base64.
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // Three forms, because base64 takes three bytes at a time and something may stand before it.
+    // A secret has three forms in base64, because base64 encodes three bytes at a time and other text of any length may
+    // come before the secret.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

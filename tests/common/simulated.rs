@@ -1,8 +1,8 @@
-//! Whole programs on the simulated machine: `ccm run` and commands run in the thread of the test, with the wiring and the
-//! settings that they have as processes.
+//! Whole programs on the simulated machine: `ccm run` and commands run in the thread of the test, with the wiring and
+//! the settings that they have as processes.
 //!
-//! [`start`] makes a sandbox in memory, and the thread of the test is simulated from then on. Time passes when a program
-//! waits, and while the test waits for something: then daemons do their work in the order in which it is due.
+//! [`start`] makes a sandbox in memory, and the thread of the test is simulated from then on. Time passes when a
+//! program waits, and while the test waits for something. Daemons then do their work in the order in which it is due.
 
 use super::Ran;
 use super::machine::Machine;
@@ -18,17 +18,17 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// A variable that says so much to the helpers of tests, and nothing to a program.
+/// A variable that tells the helpers of tests that the machine is simulated. Programs do not get this variable.
 pub const MARK: &str = "SIMULATED";
 
-/// What happens that no daemon does, such as a kubelet's report, is seen so often.
+/// The longest pause after which a waiting test looks for changes that no daemon makes, such as a kubelet's report.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// The machine of this thread, while there is a sandbox on it.
+/// Returns the machine of this thread, if a sandbox runs on the machine.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
@@ -40,7 +40,7 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // Each has addresses and UIDs of its own.
+    // Each sandbox has its own addresses and UIDs.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
@@ -49,7 +49,7 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// The thread is simulated until it ends.
+/// Creates the machine. The thread is simulated until it ends.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -63,17 +63,18 @@ fn new_machine() -> Rc<Machine> {
     machine
 }
 
-/// From now on this thread has the processor after all others: it never waits for real time, and what other tests run as
-/// processes does.
+/// Gives this thread a low priority, because the thread never waits for real time, while the processes of
+/// other tests do.
 #[allow(unsafe_code)]
 fn after_processes() {
-    // Safety: it takes numbers alone. On Linux 0 is the calling thread, not its process. An error changes nothing.
+    // Safety: setpriority takes only numbers. On Linux 0 is the calling thread, not its process. An
+    // error changes nothing.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 15);
     }
 }
 
-/// Lets time pass until it holds; false when it does not hold in time.
+/// Lets time pass until `holds` returns true. Returns false when it does not in time.
 pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = machine.passed() + limit;
     while !holds() {
@@ -88,7 +89,7 @@ pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() 
     true
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let machine = machine().expect("a simulated sandbox");
     let ends = ["--once", "--dry-run", "--help", "-h"];
@@ -101,7 +102,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// A daemon that ends by itself.
+/// Runs a daemon until it ends by itself.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -117,18 +118,18 @@ fn called(name: &str, words: &[&str]) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-/// A daemon, until it is dropped.
+/// A daemon that runs until it is dropped.
 pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
-    /// The error: it ended at its start, with this exit code.
+    /// The running daemon, or the exit code of a daemon that ended at its start.
     daemon: Result<cli::Simulated, u8>,
-    /// Its exit code, once it ended.
+    /// The daemon's exit code, once it has ended.
     code: Cell<Option<u8>>,
 }
 
 impl Daemon {
-    /// `words`: `run` and flags, or flags alone.
+    /// Starts a daemon. `words` are `run` and flags, or only flags.
     pub fn start(env: &super::Env, words: &[&str]) -> Daemon {
         let machine = machine().expect("a simulated sandbox");
         let process = machine.processes.begin(env);
@@ -142,13 +143,13 @@ impl Daemon {
         self.process.stderr.borrow().clone()
     }
 
-    /// Asks it to end.
+    /// Asks the daemon to end.
     pub fn terminate(&self) {
         let stop = || self.daemon.iter().for_each(cli::Simulated::stop);
         self.machine.processes.as_process(&self.process, stop);
     }
 
-    /// Its exit code, once it ended.
+    /// Returns the daemon's exit code, once it has ended.
     pub fn ended(&self) -> Option<u8> {
         if let (None, Ok(daemon)) = (self.code.get(), &self.daemon)
             && daemon.is_stopped()
@@ -160,7 +161,7 @@ impl Daemon {
         self.code.get()
     }
 
-    /// It does nothing any more, not even what belongs to its end.
+    /// Stops the daemon at once, without its usual work at the end.
     pub fn kill(&self) {
         self.machine.processes.end(&self.process);
     }
@@ -172,15 +173,16 @@ impl Drop for Daemon {
     }
 }
 
-/// The programs of a machine, and which of them is at work.
+/// All programs of a machine, and those that are running at this moment.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// Those at work, the innermost last: one that waits lets others work.
+    /// The programs that have begun some work and not finished it, the innermost last. While a program waits,
+    /// other programs work.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
-/// What a program has around it.
+/// The surroundings of a program.
 #[derive(Default)]
 pub struct Process {
     variables: Vec<(OsString, OsString)>,
@@ -192,18 +194,18 @@ pub struct Process {
 
 /// A thread of a program.
 struct Thread {
-    /// When its work is due, in the machine's time.
+    /// The time of the machine at which the thread's next work is due.
     due: Cell<Duration>,
-    /// It may work while another thread of its process waits.
+    /// Whether the thread may work while another thread of its process waits.
     is_apart: bool,
-    /// Taken out while it works.
+    /// The work, which is taken out while the thread does it.
     work: RefCell<Option<Work>>,
 }
 
 type Work = Box<dyn FnMut() -> Option<Duration>>;
 
 impl Processes {
-    /// A new one with these variables.
+    /// Creates a process with these environment variables.
     fn begin(&self, env: &super::Env) -> Rc<Process> {
         let variables = env.iter().filter(|(name, _)| name != MARK);
         let process = Rc::new(Process {
@@ -217,13 +219,13 @@ impl Processes {
         process
     }
 
-    /// It does nothing from now on.
+    /// Ends a process. Its threads do no more work.
     fn end(&self, process: &Rc<Process>) {
         self.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, process));
         process.threads.take();
     }
 
-    /// Does something as this process.
+    /// Does some work in the name of this process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);
@@ -231,7 +233,7 @@ impl Processes {
         done
     }
 
-    /// The surroundings of the process that is at work; none while the test itself is.
+    /// Returns the surroundings of the process that is at work, or `None` while the test itself is at work.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)
@@ -241,7 +243,7 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first, if it is due until this moment. Returns false when no work is due until then.
+    /// Does the work that is due first, if it is due by `until`. Returns false when no work is due by then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;
@@ -263,8 +265,8 @@ impl Processes {
         true
     }
 
-    /// The thread whose work is due first, where it is until this moment. A process that is at work waits for something,
-    /// perhaps with a lock: only its threads that share none may work.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A process that is already at work
+    /// waits for something and may hold a lock. Only its threads that share no lock with others may work then.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

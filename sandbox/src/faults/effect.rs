@@ -1,4 +1,4 @@
-//! What a fault does to a call, and the wrong answers that real clouds and proxies give.
+//! The effects of a fault on a call, and the wrong answers that real clouds and proxies give.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,36 +10,37 @@ use super::Delivery;
 use crate::exchange::{Request, Response};
 use crate::time;
 
-/// Makes another answer of an answer.
+/// Turns an answer into another answer.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
-/// Runs in the server's thread, while the client waits.
+/// A function that runs in the server's thread, while the client waits.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
-/// What happens to a call that a rule hits.
+/// The effect on a call that a rule hits.
 #[derive(Clone)]
 pub enum Effect {
-    /// A wait before the handler runs.
+    /// The call waits before the handler runs.
     Slow(Duration),
-    /// A wait after the handler ran: a client with a shorter time-out gives up on what has happened.
+    /// The call waits after the handler ran. A client with a shorter time-out gives up although the
+    /// request took effect.
     SlowAnswer(Duration),
-    /// This answer; the handler does not run.
+    /// The handler does not run, and the client gets this answer instead.
     Instead(Response),
-    /// The handler runs; the client is told this all the same.
+    /// The handler runs, but the client gets this answer instead of the handler's.
     AfterAll(Response),
-    /// The handler runs; the client gets what this makes of its answer.
+    /// The handler runs, and the client gets the answer that this function makes from the handler's answer.
     Changed(Change),
-    /// The handler runs; its answer's second half is gone and `Content-Length` fits what is left.
+    /// The handler runs. The second half of its body is missing, and `Content-Length` is that of the first half.
     Malformed,
-    /// The handler does not run; the connection is reset.
+    /// The handler does not run, and the connection is reset.
     Reset,
-    /// The handler runs; the connection ends without an answer.
+    /// The handler runs, and the connection ends without an answer.
     AnswerLost,
-    /// The handler runs; its answer travels in this way.
+    /// The handler runs, and its answer is delivered in this way.
     Deliver(Delivery),
-    /// A test's hand in the world before the handler runs …
+    /// A function of the test runs before the handler.
     Before(Hook),
-    /// … and between the handler and the answer.
+    /// A function of the test runs after the handler, and before its answer is sent.
     After(Hook),
 }
 
@@ -56,12 +57,12 @@ impl Effect {
         Effect::Changed(Arc::new(change))
     }
 
-    /// The Hetzner half refuses, e.g. `(503, "maintenance", "…")`.
+    /// An error of the Hetzner half, e.g. with `(503, "maintenance", "…")`.
     pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
 
-    /// The Hetzner project's budget is used up; `RateLimit-Reset` is when it will be full again.
+    /// The rate limit of the Hetzner project is used up. `RateLimit-Reset` says when the budget will be full again.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
@@ -73,13 +74,14 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// Robot refuses, e.g. `(500, "INTERNAL_ERROR", "…")`. Neither login nor call count.
+    /// An error of Robot, e.g. with `(500, "INTERNAL_ERROR", "…")`. The call is counted neither as a login nor
+    /// against a limit.
     pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
         let body = json!({"error": {"status": status, "code": code, "message": message}});
         Effect::Instead(Response::json(status, &body))
     }
 
-    /// So many requests in so many seconds were too many for Robot.
+    /// Robot's error for more than `max_request` requests within `interval_s` seconds.
     pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
         let body = json!({"error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
@@ -88,22 +90,24 @@ impl Effect {
         Effect::Instead(Response::json(403, &body))
     }
 
-    /// Robot is being maintained: 503 with a page. For one without a body: [`Effect::Instead`].
+    /// Robot's answer during maintenance, which is 503 with an HTML page. For a 503 without a
+    /// body use [`Effect::Instead`].
     pub fn robot_maintenance() -> Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// 403 that is no JSON: what stands before Robot refuses, and it is no rate limit.
+    /// A 403 of the proxy in front of Robot. The body is not JSON, and the status does not mean a rate limit.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// The Kubernetes half refuses with a `Status`, e.g. `(500, "InternalError", "…")`.
+    /// A `Status` of the Kubernetes half that reports an error, e.g. with `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }
 
-    /// The API server is busy (priority and fairness): 429 with `Retry-After` in seconds.
+    /// The answer of an API server that is too busy (priority and fairness), which is 429 with
+    /// `Retry-After` in seconds.
     pub fn kubernetes_busy(retry_after_seconds: u32) -> Effect {
         let message = "Too many requests, please try again later.";
         let refusal = kubernetes_status(429, "TooManyRequests", message)
@@ -111,22 +115,22 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// A proxy on the way does not know the path: 404 that is no API's 404.
+    /// A 404 of a proxy between client and API that does not know the path.
     pub fn proxy_not_found() -> Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }
 
-    /// A gateway gave up on what was done in the end: 504 in HTML.
+    /// A 504 in HTML of a gateway that no longer waited for the answer, although the request took effect in the end.
     pub fn gateway_timeout() -> Effect {
         Effect::AfterAll(html(504, "504 Gateway Time-out"))
     }
 
-    /// 200 with a page for people.
+    /// The answer is 200 with an HTML page for people.
     pub fn html() -> Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// 200 with JSON that is some other service's.
+    /// The answer is 200 with the JSON of some other service.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }
@@ -176,7 +180,7 @@ impl fmt::Debug for Effect {
     }
 }
 
-/// An answer that ends too early, though the connection has no complaint.
+/// Returns the answer with the second half of its body cut off. The HTTP message itself is complete.
 pub(super) fn malformed(mut response: Response) -> Response {
     response.body.truncate(response.body.len() / 2);
     if response.body.is_empty() {

@@ -1,8 +1,8 @@
-//! What can go wrong between a client and an API, made to happen at a chosen call or by a seed.
+//! Faults between a client and an API. A rule or a seed chooses the calls that are hit.
 //!
-//! A [`Rule`] says which calls it hits and what [`Effect`] that has; [`Faults::random`] draws effects for a share of
-//! all calls. The server asks [`Faults`] once a request and follows the `Plan`. Delays are real time, which no
-//! scale of a world changes; in memory the caller is given them to wait.
+//! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share of all
+//! calls. The server asks [`Faults`] once for each request and follows the `Plan`. Delays are real time, which no scale
+//! of a world changes. In memory, the caller has to wait for the delays.
 
 mod effect;
 mod random;
@@ -19,18 +19,18 @@ use crate::Half;
 use crate::exchange::{Request, Response};
 use random::Random;
 
-/// How an answer travels.
+/// How an answer is delivered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delivery {
-    /// With `Content-Length`, in one write.
+    /// The whole answer with `Content-Length`, in one write.
     Whole,
-    /// Whole too, with `Transfer-Encoding: chunked`.
+    /// The whole answer with `Transfer-Encoding: chunked`.
     Chunked,
-    /// A few bytes at a time.
+    /// A few bytes of the answer at a time.
     Drip { bytes: usize, pause: Duration },
-    /// `Content-Length` promises all of the body, half of it comes, then the connection ends.
+    /// `Content-Length` is that of the whole body, but the connection ends after half of the body.
     CutOff,
-    /// Half of the body in chunks, then the connection ends without the last chunk.
+    /// Half of the body is sent in chunks. Then the connection ends without the last chunk.
     CutOffChunked,
 }
 
@@ -40,7 +40,7 @@ pub struct Faults {
     state: Mutex<State>,
 }
 
-/// Names a rule that was added.
+/// The ID of a rule that was added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RuleId(u64);
 
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Faults {
-    /// From now on `rule` is asked at every call, after the rules that are there already.
+    /// Adds a rule, which is checked for every later call, after the rules that were added earlier.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;
@@ -61,7 +61,7 @@ impl Faults {
         id
     }
 
-    /// False when it is not there.
+    /// Removes a rule. Returns false when there is no such rule.
     pub fn remove(&self, id: RuleId) -> bool {
         let mut state = self.state();
         let before = state.rules.len();
@@ -69,32 +69,33 @@ impl Faults {
         state.rules.len() < before
     }
 
-    /// How many calls the rule has hit; 0 when it is not there.
+    /// Returns how many calls the rule has hit, or 0 when there is no such rule.
     pub fn hits(&self, id: RuleId) -> u64 {
         self.state().rules.iter().find(|(other, _)| *other == id).map_or(0, |(_, rule)| rule.hits())
     }
 
-    /// `rate` (0 to 1) of all calls fail in some way, chosen by `seed`.
+    /// Makes a share of all calls fail in some way. The share is `rate` (0 to 1), and `seed` chooses the calls.
     ///
-    /// What happens to a call depends on the seed, its half, method and path, and how often that was called before:
-    /// not on how the threads of a client take turns. The same seed on the same work is the same weather.
+    /// The effect on a call depends on the seed, on the call's half, method and path, and on how often such a call was
+    /// made before. The effect does not depend on how the threads of a client take turns. The same seed causes the same
+    /// faults for the same work.
     pub fn random(&self, seed: u64, rate: f64) {
         self.state().random = Some(Random::new(seed, rate));
     }
 
-    /// Of [`random`](Faults::random), to print when a test fails.
+    /// Returns the seed of [`random`](Faults::random), to be printed when a test fails.
     pub fn seed(&self) -> Option<u64> {
         self.state().random.as_ref().map(Random::seed)
     }
 
-    /// No fault from now on.
+    /// Removes all rules and random faults.
     pub fn clear(&self) {
         let mut state = self.state();
         state.rules.clear();
         state.random = None;
     }
 
-    /// What is to happen to this call. Counts it.
+    /// Decides what happens to this call, and counts the call.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =
@@ -108,10 +109,11 @@ impl Faults {
     }
 }
 
-/// What is to happen to one call.
+/// The faults of one call: its delays, its hooks, and its outcome.
 pub(crate) struct Plan {
     names: Vec<String>,
-    /// Before the handler, and between its answer and the answer's first byte.
+    /// The delay before the handler runs. `answer_delay` is the delay between the handler's answer and the first byte
+    /// that is sent.
     pub delay: Duration,
     pub answer_delay: Duration,
     before: Vec<Hook>,
@@ -119,21 +121,22 @@ pub(crate) struct Plan {
     pub outcome: Outcome,
 }
 
-/// Whether the handler runs, and what the client gets.
+/// Whether the handler runs, and which answer the client gets.
 pub(crate) enum Outcome {
     Handle(Delivery),
-    /// The handler runs, the client gets something else.
+    /// The handler runs, and the client gets another answer.
     Change(Box<dyn Fn(Response) -> Response + Send>),
-    /// The handler does not run.
+    /// The handler does not run, and the client gets this answer instead.
     Instead(Response),
-    /// The handler does not run, the connection is reset.
+    /// The handler does not run, and the connection is reset.
     Reset,
-    /// The handler runs, the connection ends.
+    /// The handler runs, and the connection ends without an answer.
     Lose,
 }
 
 impl Plan {
-    /// Hooks all run and delays add up; of the effects on the answer the first counts.
+    /// Combines the effects on a call. All hooks run, the delays are added up, and the first effect that changes the
+    /// answer wins over later ones.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),
@@ -188,7 +191,7 @@ impl Plan {
         plan
     }
 
-    /// For the call log; none when nothing happens.
+    /// Returns the names of the effects for the call log, or `None` when there is no effect.
     pub fn name(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| self.names.join(", "))
     }

@@ -1,4 +1,4 @@
-//! Faults by a seed.
+//! Faults that a seed chooses.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use super::effect::{hetzner_error, kubernetes_status};
 use crate::Half;
 use crate::exchange::Request;
 
-/// A small generator with a 64-bit state: good enough to choose faults, the same on every machine.
-/// (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
+/// A small generator with a 64-bit state, which is good enough to choose faults and the same on every machine. (Steele,
+/// Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
@@ -32,23 +32,23 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number of at least 0 and less than 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 0 to below `limit`.
+    /// Returns a number of at least 0 and less than `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 }
 
-/// A share of all calls, each with an effect of its own.
+/// Random faults for a share of all calls. The effect is chosen anew for each call.
 pub(super) struct Random {
     seed: u64,
     rate: f64,
-    /// How often a call (its half, method and path, hashed) has come.
+    /// The number of times that each call was made. The key is a hash of the half, method and path.
     seen: HashMap<u64, u64>,
 }
 
@@ -66,13 +66,14 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // The first number of neighbouring states is mixed well, but one more costs nothing.
+        // The first number is mixed well enough even for neighbouring states. Skipping this number all the
+        // same costs nothing.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }
 }
 
-/// Any of the things that happen between a client and an API on a bad day.
+/// Chooses one of the faults that happen between a client and an API in practice.
 fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
     let kind = generator.below(13);
     let mut short = |limit_ms| Duration::from_millis(1 + generator.below(limit_ms));
@@ -95,7 +96,7 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
             0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),
             1 => Effect::hetzner_error(502, "bad_gateway", "bad gateway"),
             2 => Effect::hetzner_error(503, "maintenance", "maintenance"),
-            // A time-out of a part behind the API: what was asked for has happened all the same.
+            // A server behind the API timed out, but the request has taken effect.
             _ => Effect::AfterAll(hetzner_error(504, "timeout", "the request timed out")),
         },
         (_, Half::Kubernetes) => match generator.below(3) {
@@ -118,7 +119,8 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
     }
 }
 
-/// FNV-1a over the parts with a mark between them: the same on every machine and in every release of Rust.
+/// Returns the FNV-1a hash of the parts with a separator between them, which is the same on every machine and in every
+/// release of Rust.
 fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -140,7 +142,7 @@ mod tests {
         );
     }
 
-    /// The effects on ten calls each of a hundred paths, in this order of calls.
+    /// Returns the effects on ten calls to each of a hundred paths, when the calls are made in this order.
     fn weather(seed: u64, rate: f64, order: impl Iterator<Item = u64>) -> Vec<(String, String)> {
         let mut random = Random::new(seed, rate);
         let mut drawn: Vec<(String, String)> = order

@@ -1,4 +1,4 @@
-//! Which calls a fault hits.
+//! The rules that choose the calls that a fault hits.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// An effect and the calls it hits: all that match, unless a choice among them is made.
+/// An effect, and the calls on which it is used. A rule hits all calls that it matches, unless it is limited to some of
+/// them, e.g. with [`nth`](Rule::nth).
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -23,9 +24,9 @@ pub struct Rule {
     condition: Option<Condition>,
     choice: Choice,
     times: Option<u64>,
-    /// Calls that matched.
+    /// The number of calls that matched.
     matched: u64,
-    /// Calls that were hit.
+    /// The number of calls that were hit.
     hits: u64,
 }
 
@@ -39,7 +40,7 @@ enum Choice {
 }
 
 impl Rule {
-    /// Hits every call of both halves.
+    /// Creates a rule that matches every call of all halves.
     pub fn new(effect: Effect) -> Rule {
         Rule {
             effect,
@@ -60,49 +61,50 @@ impl Rule {
         self
     }
 
-    /// Said more than once: any of them.
+    /// Matches calls with this method. Calling this function again adds another method.
     pub fn method(mut self, method: &str) -> Rule {
         self.methods.push(method.to_ascii_uppercase());
         self
     }
 
-    /// Only POST, PUT, PATCH and DELETE.
+    /// Matches only POST, PUT, PATCH and DELETE.
     pub fn writes(mut self) -> Rule {
         self.writes = true;
         self
     }
 
-    /// A path in which `*` stands for one segment, and a `**` at the end for any rest: `/v1/servers/*`, `/api/**`.
+    /// Matches paths by a pattern. In the pattern `*` stands for one segment, and `**` at the end stands for the rest
+    /// of the path: `/v1/servers/*`, `/api/**`.
     pub fn path(mut self, pattern: &str) -> Rule {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Any further condition.
+    /// Adds a condition that a request must also satisfy.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self
     }
 
-    /// Only the n-th matching call, counted from 1.
+    /// Hits only the n-th matching call, counted from 1.
     pub fn nth(mut self, n: u64) -> Rule {
         self.choice = Choice::Nth(n);
         self
     }
 
-    /// Every k-th matching call: k, 2k, …
+    /// Hits every k-th matching call: k, 2k, …
     pub fn every(mut self, k: u64) -> Rule {
         self.choice = Choice::Every(k.max(1));
         self
     }
 
-    /// A share (0 to 1) of the matching calls, chosen by `seed` in the order in which they come.
+    /// Hits a share (0 to 1) of the matching calls. `seed` and the order of the calls decide which calls are hit.
     pub fn probability(mut self, share: f64, seed: u64) -> Rule {
         self.choice = Choice::Probability(share, SplitMix64::new(seed));
         self
     }
 
-    /// At most so many hits.
+    /// Limits the number of hits to `times`.
     pub fn times(mut self, times: u64) -> Rule {
         self.times = Some(times);
         self
@@ -112,7 +114,7 @@ impl Rule {
         self.hits
     }
 
-    /// Counts the call when it matches; the effect when it is hit.
+    /// Counts a matching call. Returns the effect when the rule hits the call.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

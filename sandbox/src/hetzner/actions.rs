@@ -1,6 +1,6 @@
-//! Actions: work that takes time, locks its resources and then takes effect. Also `/actions`.
+//! Actions: work that takes time, locks its resources and then takes effect. This module also answers `/actions`.
 //!
-//! Nothing runs in the background: [`super::world::World::advance`] lets due work happen when somebody looks.
+//! Nothing runs in the background: [`super::world::World::advance`] runs the work that is due when somebody looks.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,19 +21,19 @@ use crate::time;
 /// `GET /actions` takes at most this many `id` parameters.
 const MAX_IDS: usize = 25;
 
-/// What an action works on.
+/// The resource on which an action works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// As in `resources[].type`: `server`, `network`, …
+    /// The kind as in `resources[].type`: `server`, `network`, …
     pub kind: &'static str,
     pub id: u64,
 }
 
-/// How an action ended, for the code that carries it out.
+/// How an action ended, for the code that carries the action out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The effect must not happen, and what was reserved for it is given back.
+    /// The effect must not happen, and reservations for the effect are released.
     Failure,
 }
 
@@ -47,40 +47,40 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// Real time at which the work began, and how long it takes.
+    /// When the action began, in real time, and how long the action takes.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
-    /// Why it will fail, known from the start.
+    /// The code and message with which the running action will fail.
     doom: Option<(String, String)>,
 }
 
 #[derive(Debug)]
 struct End {
     finished: Timestamp,
-    /// Code and message.
+    /// The code and message of a failed action.
     error: Option<(String, String)>,
 }
 
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// What is to happen, by time and order of arrival.
+    /// The work to be done, by time and order of arrival.
     agenda: BTreeMap<(Instant, u64), Work>,
-    /// How many running actions hold a resource.
+    /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
-    /// Commands whose next action is to fail, with code and message.
+    /// The code and message with which the next actions fail, by command.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// How long actions with this command take, at scale 1, instead of their usual time.
+    /// How long actions take at scale 1, by command, instead of their usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// No action on these ends.
+    /// The resources on which no action ends.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
 
 struct Work {
-    /// None for what happens without an action, such as a guest that obeys a shutdown request.
+    /// The ID of the action. `None` for work without an action, such as a guest that obeys a shutdown request.
     action: Option<u64>,
     effect: Effect,
 }
@@ -91,19 +91,19 @@ pub struct Due {
     work: Work,
 }
 
-/// What a resource asks for when it starts an action.
+/// The description of an action that a resource starts.
 pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
     pub resources: &'a [Resource],
-    /// At scale 1.
+    /// How long the action takes at scale 1.
     pub takes: Duration,
-    /// The action that must be over first.
+    /// The ID of the action that must end first.
     pub after: Option<u64>,
 }
 
 impl World {
-    /// Starts an action; `effect` runs when its time is over. Returns its ID.
+    /// Starts an action and returns its ID. `effect` runs at the end of the action.
     pub fn start_action(
         &mut self,
         start: Start,
@@ -134,18 +134,18 @@ impl World {
         id
     }
 
-    /// Lets something happen later without an action that shows it.
+    /// Runs `effect` later, without an action that shows the work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
     }
 
-    /// True while an action runs on the resource.
+    /// Whether an action runs on the resource.
     pub fn is_locked(&self, resource: Resource) -> bool {
         self.actions.locks.contains_key(&resource)
     }
 
-    /// An action as JSON; null when there is none with this ID.
+    /// Returns an action as JSON, or null when there is no action with this ID.
     pub fn action_json(&self, id: u64) -> Text {
         self.actions
             .all
@@ -153,14 +153,14 @@ impl World {
             .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
-    /// The usual answer of a write that takes time.
+    /// Returns the usual answer of a write that takes time.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
         Reply::new(status, text!({"action": self.action_json(id)}))
     }
 }
 
 impl Actions {
-    /// The next work that is due at `now`; none while actions are held.
+    /// Returns the next work that is due at `now`, or `None` while actions are held.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;
@@ -171,7 +171,7 @@ impl Actions {
         Some(Due { at: key.0, work })
     }
 
-    /// No action runs.
+    /// Whether no action runs.
     pub fn is_idle(&self) -> bool {
         self.locks.is_empty()
     }
@@ -197,7 +197,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// `takes` is at scale 1; None brings the usual time back. Running actions are not touched.
+    /// Sets how long actions with this command take at scale 1. `None` restores the usual time. Running actions
+    /// do not change.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),
@@ -205,14 +206,14 @@ impl Actions {
         };
     }
 
-    /// Lets a running action end as an error.
+    /// Makes a running action end as an error.
     pub fn doom(&mut self, id: u64, code: &str, message: &str) {
         if let Some(action) = self.all.get_mut(&id) {
             action.doom = Some((code.into(), message.into()));
         }
     }
 
-    /// Code and message of the newest action of a resource, if it failed.
+    /// Returns the code and message of the newest action of a resource, if the action failed.
     pub fn last_error(&self, resource: Resource) -> Option<&(String, String)> {
         let mut newest_first = self.all.values().rev();
         let newest = newest_first.find(|action| action.resources.contains(&resource))?;
@@ -224,7 +225,7 @@ impl Actions {
         self.agenda.insert((at, self.arrivals), work);
     }
 
-    /// Marks an action as over and frees its resources.
+    /// Marks an action as ended and unlocks its resources.
     fn finish(&mut self, id: u64, at: Instant) -> Outcome {
         let Some(action) = self.all.get_mut(&id) else {
             return Outcome::Success;
@@ -265,7 +266,7 @@ impl Action {
         }
     }
 
-    /// Percent; 100 only when it is over.
+    /// Returns the progress in percent, which is 100 only when the action has ended.
     fn progress(&self, now: Instant) -> u64 {
         if self.end.is_some() {
             return 100;
@@ -339,7 +340,8 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
     Ok(Reply::ok(text!({"action": action.json(call.world.clock.now())})))
 }
 
-/// `GET /actions` only answers for IDs that are asked for. It has no pages, but clients send their parameters.
+/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The list has no pages, but clients
+/// send the parameters of pages.
 fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
     let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
     if query.one("id").is_none() {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// RFC 5737 (three /24), then RFC 2544 (about 131,000 addresses).
+/// The ranges of RFC 5737 (three /24), then of RFC 2544 (about 131,000 addresses).
 const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(203, 0, 113, 0), 24),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
@@ -13,22 +13,22 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
 ];
 
-/// Hands out addresses; none comes back, so that a log never shows one address for two servers.
+/// Allocates addresses. No address is used again, so that a log never shows one address for two servers.
 #[derive(Debug, Default)]
 pub struct Pool {
     ipv4_used: u32,
     ipv6_used: u32,
-    /// Addresses, and the first ones of ranges, that a test has given away.
+    /// The addresses, and the first addresses of ranges, that a test has given away.
     taken: HashSet<IpAddr>,
 }
 
 impl Pool {
-    /// From now on the address, or the range that begins with it, is not handed out.
+    /// Excludes the address, or the range that begins with the address, from later allocations.
     pub fn take(&mut self, address: IpAddr) {
         self.taken.insert(address);
     }
 
-    /// None when all ranges are used up.
+    /// Returns a new address, or `None` when all ranges are used up.
     pub fn ipv4(&mut self) -> Option<Ipv4Addr> {
         loop {
             let next = self.next_ipv4()?;
@@ -38,7 +38,7 @@ impl Pool {
         }
     }
 
-    /// A /64 of 2001:db8::/32 (RFC 3849).
+    /// Returns a new /64 of 2001:db8::/32 (RFC 3849).
     pub fn ipv6(&mut self) -> Option<Ipv6Net> {
         loop {
             let next = self.next_ipv6()?;

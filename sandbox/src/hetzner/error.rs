@@ -1,16 +1,16 @@
-//! What the API answers when it refuses: status, code, message, details.
+//! The error answers of the API: status, code, message, details.
 
 use serde_json::{Value, json};
 
 use crate::exchange::Response;
 
-/// An error answer. The codes are those of the API's documentation; clients match on them.
+/// An error answer. The codes are those of the API's documentation, because clients match on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
     pub status: u16,
     pub code: &'static str,
     pub message: String,
-    /// Null, or an object whose shape depends on the code.
+    /// The details: null, or an object whose shape depends on the code.
     pub details: Value,
 }
 
@@ -19,22 +19,22 @@ impl ApiError {
         ApiError { status, code, message: message.into(), details: Value::Null }
     }
 
-    /// No such path.
+    /// Returns the error for an unknown path.
     pub fn no_such_path() -> ApiError {
         ApiError::new(404, "not_found", "resource not found")
     }
 
-    /// The path exists, but not with this method.
+    /// Returns the error for a path that exists, but not with this method.
     pub fn wrong_method(method: &str) -> ApiError {
         ApiError::new(405, "method_not_allowed", format!("method {method} is not allowed here"))
     }
 
-    /// No such server, network, … in this project.
+    /// Returns the error for a server, network, … that does not exist in this project.
     pub fn not_found(kind: &str, id: impl std::fmt::Display) -> ApiError {
         ApiError::new(404, "not_found", format!("{kind} with ID '{id}' not found"))
     }
 
-    /// A request field or query parameter that cannot be accepted.
+    /// Returns the error for a request field or query parameter that cannot be accepted.
     pub fn invalid(field: &str, problem: impl Into<String>) -> ApiError {
         let problem = problem.into();
         ApiError {
@@ -47,12 +47,12 @@ impl ApiError {
         }
     }
 
-    /// A body that is not JSON at all.
+    /// Returns the error for a body that is not JSON at all.
     pub fn not_json(problem: impl std::fmt::Display) -> ApiError {
         ApiError::new(400, "json_error", format!("invalid JSON: {problem}"))
     }
 
-    /// A name that another resource of the project has.
+    /// Returns the error for a name that another resource of the project has.
     pub fn name_taken(kind: &str) -> ApiError {
         ApiError {
             details: json!({"fields": [{"name": "name", "messages": ["must be unique"]}]}),
@@ -60,22 +60,22 @@ impl ApiError {
         }
     }
 
-    /// An action runs on the resource; retry.
+    /// Returns the error for a resource on which an action runs. The client should retry.
     pub fn locked(kind: &str) -> ApiError {
         ApiError::new(423, "locked", format!("{kind} is locked: an action is running on it"))
     }
 
-    /// A network that is being changed; retry.
+    /// Returns the error for a network that is being changed. The client should retry.
     pub fn conflict(kind: &str) -> ApiError {
         ApiError::new(409, "conflict", format!("{kind} is being changed, please retry"))
     }
 
-    /// Protected against deletion.
+    /// Returns the error for a resource that is protected against deletion.
     pub fn protected(kind: &str) -> ApiError {
         ApiError::new(423, "protected", format!("{kind} is protected against deletion"))
     }
 
-    /// More of something than one resource may have; `limit` is its name.
+    /// Returns the error for a limit that a request exceeds. `limit` is the limit's name.
     pub fn limit_exceeded(limit: &str) -> ApiError {
         ApiError {
             details: json!({"limits": [{"name": limit}]}),
@@ -83,7 +83,7 @@ impl ApiError {
         }
     }
 
-    /// A part of the API that was removed; `announcement` is the changelog's anchor.
+    /// Returns the error for a part of the API that was removed. `announcement` is the anchor in the changelog.
     pub fn removed(announcement: &str) -> ApiError {
         ApiError {
             details: json!({"announcement": format!("https://docs.hetzner.cloud/changelog#{announcement}")}),

@@ -1,5 +1,5 @@
-//! A test's hands on load balancers, certificates, Primary IPs, routes and what is around them. Like all methods of [`Cloud`]
-//! they take effect at once and panic when asked for what cannot be.
+//! Changes that tests make to load balancers, certificates, Primary IPs, routes and their circumstances. Like all
+//! methods of [`Cloud`], they take effect at once and panic when a request is impossible.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Cloud, certificates, primary_ips};
 use crate::robot::Robot;
 
 impl Cloud {
-    /// The routes of a network, each as destination and gateway, by destination.
+    /// Returns the routes of a network, each as destination and gateway, by destination.
     pub fn routes(&self, network: u64) -> Vec<(String, String)> {
         let world = self.lock();
         let routes = world.networks.get(&network).map(|one| one.routes.as_slice());
@@ -26,7 +26,7 @@ impl Cloud {
         shown.map(|route| (route.destination.to_string(), route.gateway.to_string())).collect()
     }
 
-    /// Somebody adds a route in the console; one that is there already is replaced.
+    /// Adds a route, as somebody does in the console. A route to the same destination is replaced.
     pub fn set_route(&self, network: u64, destination: &str, gateway: &str) {
         let route = Route {
             destination: destination
@@ -40,7 +40,8 @@ impl Cloud {
         }
     }
 
-    /// Somebody deletes the route to a destination. Nothing happens when there is none.
+    /// Deletes the route to a destination, as somebody does in the console. Nothing happens when there is
+    /// no such route.
     pub fn delete_route(&self, network: u64, destination: &str) {
         if let Some(network) = self.lock().networks.get_mut(&network) {
             let routes = &mut network.routes;
@@ -48,45 +49,46 @@ impl Cloud {
         }
     }
 
-    /// A load balancer, complete, as `POST /load_balancers` with this body would make it. Returns its ID.
+    /// Creates a complete load balancer, as `POST /load_balancers` with this body would. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
         made(&body, load_balancers::place(&mut self.lock(), project, &body))
     }
 
-    /// The load balancers of a project, as the API shows them, by ID.
+    /// Returns the load balancers of a project as the API shows them, by ID.
     pub fn load_balancers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.load_balancers_of(project);
         all.map(|one| self.document(one.id, one.json(&world))).collect()
     }
 
-    /// A load balancer as the API shows it; null when there is none.
+    /// Returns a load balancer as the API shows it, or null when there is no such load balancer.
     pub fn load_balancer(&self, id: u64) -> Value {
         let world = self.lock();
         let found = world.load_balancers.get(&id);
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Changes a load balancer, seen as the API shows it: from then on it shows what `edit` left behind, until the
-    /// API changes that field. `edit` must not call this cloud again. Nothing happens when it is gone.
+    /// Changes a load balancer as the API shows it. From then on the API shows the document that `edit` left behind,
+    /// until the API changes that field. `edit` must not call this cloud again. Nothing happens when the load
+    /// balancer is gone.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a load balancer without an action, protected or not.
+    /// Removes a load balancer without an action, even when it is protected.
     pub fn delete_load_balancer(&self, id: u64) {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// While true, no action on this load balancer ends; afterwards those end whose time is over.
+    /// While `held` is true, no action on this load balancer ends. Afterwards the actions end whose time is over.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };
         self.lock().actions.hold_resource(resource, held);
     }
 
-    /// What a series of a load balancer's metrics says from now on, e.g. `open_connections`, `bandwidth.in`.
-    /// Panics where the API has no such series.
+    /// Sets the value of a series of a load balancer's metrics from now on, e.g. `open_connections`, `bandwidth.in`.
+    /// Panics when the API has no such series.
     pub fn set_metric(&self, load_balancer: u64, series: &str, value: f64) {
         assert!(load_balancers::is_a_series(series), "there is no series {series}");
         if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
@@ -94,9 +96,9 @@ impl Cloud {
         }
     }
 
-    /// What the health checks of a load balancer say about a target from now on, for one listen port or for all.
-    /// With None for `health` the target follows its server's state again. Nothing happens when it is gone.
-    /// Panics where the API has no such word.
+    /// Sets the result of a load balancer's health checks of a target from now on, for one listen port or for all. When
+    /// `health` is `None`, the target follows its server's state again. Nothing happens when the load balancer is gone.
+    /// Panics when the API does not have such a result.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -114,73 +116,75 @@ impl Cloud {
         }
     }
 
-    /// A certificate as `POST /certificates` with this body would make it; a managed one is issued already.
-    /// Returns its ID.
+    /// Creates a certificate as `POST /certificates` with this body would. A managed certificate is issued already.
+    /// Returns the certificate's ID.
     pub fn create_certificate(&self, project: u64, body: Value) -> u64 {
         made(&body, certificates::place(&mut self.lock(), project, &body))
     }
 
-    /// The certificates of a project, as the API shows them, by ID.
+    /// Returns the certificates of a project as the API shows them, by ID.
     pub fn certificates(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.certificates_of(project);
         all.map(|certificate| certificate.json(&world).value()).collect()
     }
 
-    /// Somebody has a failed issuance tried again in the console. Nothing happens when there is no such certificate.
+    /// Retries an issuance, as somebody does in the console. Nothing happens when there is no such certificate.
     pub fn retry_certificate(&self, id: u64) {
         certificates::retry_by_hand(&mut self.lock(), id);
     }
 
-    /// A free Primary IP as `POST /primary_ips` with this body would make it. Returns its ID.
+    /// Creates a free Primary IP as `POST /primary_ips` with this body would. Returns its ID.
     pub fn create_primary_ip(&self, project: u64, body: Value) -> u64 {
         made(&body, primary_ips::place(&mut self.lock(), project, &body))
     }
 
-    /// The Primary IPs of a project, as the API shows them, by ID.
+    /// Returns the Primary IPs of a project as the API shows them, by ID.
     pub fn primary_ips(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.primary_ips_of(project);
         all.map(|primary| primary.json().value()).collect()
     }
 
-    /// Blocked addresses cannot be given to anything new. Nothing happens when there is no such Primary IP.
+    /// Blocks or unblocks an address. A blocked address cannot be given to a new resource. Nothing happens when there
+    /// is no such Primary IP.
     pub fn block_primary_ip(&self, id: u64, blocked: bool) {
         if let Some(primary) = self.lock().primary_ips.get_mut(&id) {
             primary.blocked = blocked;
         }
     }
 
-    /// A dedicated server of the project's owner has this address.
+    /// Adds the address of a dedicated server of the project's owner.
     pub fn add_dedicated_ip(&self, project: u64, ip: IpAddr) {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// The owner of a project has the dedicated servers of this Robot: their addresses can be targets, and targets
-    /// answer while their server runs.
+    /// Gives the dedicated servers of this Robot to the owner of a project. Their addresses can be targets, and targets
+    /// are healthy while their server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// While true, the Cloud cannot ask Robot: a new target of type `ip` is refused with `robot_unavailable`.
+    /// While `unavailable` is true, the Cloud cannot ask Robot: a new target of type `ip` is
+    /// refused with `robot_unavailable`.
     pub fn set_robot_unavailable(&self, unavailable: bool) {
         self.lock().circumstances.robot_unavailable = unavailable;
     }
 
-    /// Whether routes of a network are exposed to its vSwitch. Nothing happens when there is no such network.
+    /// Sets whether routes of a network are exposed to its vSwitch. Nothing happens when there is no such network.
     pub fn set_expose_routes_to_vswitch(&self, network: u64, exposed: bool) {
         if let Some(network) = self.lock().networks.get_mut(&network) {
             network.expose_routes_to_vswitch = exposed;
         }
     }
 
-    /// Load balancers that a project may have.
+    /// Sets how many load balancers a project may have.
     pub fn set_load_balancer_limit(&self, project: u64, limit: usize) {
         let limits = &mut self.lock().circumstances.load_balancer_limits;
         limits.insert(project, limit);
     }
 
-    /// Whether a location has no room for another load balancer of a type, e.g. `lb11` in `fsn1`.
+    /// Sets whether a location has no room for another load balancer of a type, e.g. `lb11` in `fsn1`.
     pub fn set_sold_out(&self, load_balancer_type: &str, location: &str, sold_out: bool) {
         let place = (load_balancer_type.to_owned(), location.to_owned());
         let mut world = self.lock();
@@ -191,7 +195,8 @@ impl Cloud {
         }
     }
 
-    /// A load balancer type is retired: announced when, not sold after (RFC 3339).
+    /// Retires a load balancer type: `announced` is the date of the announcement, and the type is not sold after
+    /// `unavailable_after` (RFC 3339).
     pub fn deprecate_load_balancer_type(
         &self,
         name: &str,
@@ -203,23 +208,24 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// The DNS zones of a project. Until this is called every domain counts as managed.
+    /// Sets the DNS zones of a project. Before the first call, every domain counts as managed.
     pub fn set_dns_zones(&self, project: u64, zones: &[&str]) {
         let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
         self.lock().circumstances.zones.insert(project, zones);
     }
 
-    /// While true, deleting a load balancer answers 204 without a body, as before 2026-10-05.
+    /// While `silent` is true, deleting a load balancer answers 204 without a body, as before 2026-10-05.
     pub fn set_silent_deletes(&self, silent: bool) {
         self.lock().circumstances.silent_deletes = silent;
     }
 
-    /// From now on `Date` is by so much ahead of this machine's clock, or behind it.
+    /// Sets by how many seconds `Date` is ahead of this machine's clock. A negative number means behind.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// How long actions with this command take that start from now on, at scale 1; None for the usual time.
+    /// Sets how long actions with this command take at scale 1, for actions that start from now on. `None` restores
+    /// the usual time.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

@@ -1,4 +1,4 @@
-//! Requests become values here: query parameters and body fields, each read once; what is left over is refused.
+//! Parses the query parameters and body fields of requests. Each is read once, and the rest is refused.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request, checked against those that the path knows.
+/// The query parameters of a request, checked against the parameters of the path.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }
@@ -34,7 +34,7 @@ impl<'a> Query<'a> {
         self.all(name).next()
     }
 
-    /// All parameters but some, percent-encoded, each with a `&` before it.
+    /// Returns all parameters except `left_out`, percent-encoded, each with a `&` before it.
     pub fn encode_except(&self, left_out: &[&str]) -> String {
         let kept = self.pairs.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
         kept.map(|(name, value)| format!("&{}={}", percent_encode(name), percent_encode(value)))
@@ -54,22 +54,22 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The fields of a JSON object. Reading one takes it out; [`Fields::finish`] refuses the rest.
+/// The fields of a JSON object. Reading a field removes it; [`Fields::finish`] refuses the rest.
 ///
-/// `null` counts as left out, as official clients send it for options that are not set.
+/// `null` means that a field is left out, because official clients send `null` for options that are not set.
 pub struct Fields {
     values: Map<String, Value>,
-    /// In front of field names in errors, e.g. `public_net.`.
+    /// The text before field names in errors, e.g. `public_net.`.
     prefix: String,
 }
 
 impl Fields {
-    /// The fields of a document, none when it is no object.
+    /// Returns the fields of a document, or no fields when the document is not an object.
     pub fn of(document: &Value) -> Fields {
         Fields { values: document.as_object().cloned().unwrap_or_default(), prefix: String::new() }
     }
 
-    /// An empty body counts as an object without fields: actions such as `poweron` have none.
+    /// Parses a body. An empty body is an object without fields, because actions such as `poweron` have none.
     pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Fields { values: Map::new(), prefix: String::new() });
@@ -92,7 +92,7 @@ impl Fields {
         self.read(name, "must be a boolean", Value::as_bool)
     }
 
-    /// A reference to something by ID or by name.
+    /// Reads a reference to something by ID or by name.
     pub fn id_or_name(&mut self, name: &str) -> Result<Option<String>> {
         self.read(name, "must be an ID or a name", |value| match value {
             Value::String(text) => Some(text.clone()),
@@ -130,7 +130,7 @@ impl Fields {
         self.read(name, "must be an IPv4 address", |value| value.as_str()?.parse().ok())
     }
 
-    /// A CIDR without host bits.
+    /// Reads a CIDR without host bits.
     pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
         self.read(name, "must be an IPv4 range in CIDR notation without host bits", |value| {
             let range: Ipv4Net = value.as_str()?.parse().ok()?;
@@ -138,7 +138,7 @@ impl Fields {
         })
     }
 
-    /// A whole map of labels, checked.
+    /// Reads a whole map of labels and checks the labels.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?
@@ -148,13 +148,13 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// A nested object; errors name its fields `name.field`.
+    /// Reads a nested object. Errors call its fields `name.field`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
-    /// Nested objects; errors name their fields `name.0.field`.
+    /// Reads nested objects. Errors call their fields `name.0.field`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {
@@ -166,12 +166,12 @@ impl Fields {
         list.into_iter().enumerate().map(object).collect()
     }
 
-    /// True when the field is there, be it null: for fields in which null means something.
+    /// Whether the field is present, even as null. This is for fields in which null has a meaning.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// A list of strings.
+    /// Reads a list of strings.
     pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         self.read(name, "must be an array of strings", |value| {
             let strings = value.as_array()?.iter();
@@ -179,20 +179,20 @@ impl Fields {
         })
     }
 
-    /// One of a few words.
+    /// Reads a string that is one of the `allowed` words.
     pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
         let problem = format!("must be one of {}", allowed.join(", "));
         self.read(name, &problem, |value| allowed.iter().copied().find(|word| value == word))
     }
 
-    /// A TCP port.
+    /// Reads a TCP port.
     pub fn port(&mut self, name: &str) -> Result<Option<u16>> {
         self.read(name, "must be a port between 1 and 65535", |value| {
             u16::try_from(value.as_u64()?).ok().filter(|port| *port > 0)
         })
     }
 
-    /// Makes a missing value an error that names the field.
+    /// Turns a missing value into an error that contains the field's name.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }
@@ -201,7 +201,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Refuses the fields that nobody read.
+    /// Refuses the fields that were not read.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

@@ -6,22 +6,23 @@ use serde_json::{Map, Value};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// One condition of a selector; a selector is their conjunction.
+/// One condition of a selector. All conditions of a selector must hold.
 #[derive(Clone, Debug, PartialEq)]
 enum Requirement {
     Exists(String),
     Absent(String),
     In(String, Vec<String>),
-    /// Also true for what has no such label.
+    /// A condition that also holds for objects without the label.
     NotIn(String, Vec<String>),
 }
 
-/// `k=v`, `k==v`, `k!=v`, `k`, `!k`, `k in (a,b)`, `k notin (a,b)`, joined by commas.
+/// A selector: `k=v`, `k==v`, `k!=v`, `k`, `!k`, `k in (a,b)`, `k notin (a,b)`, joined by commas.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// An empty selector selects everything. Errors are sentences about the first part that is wrong.
+    /// Parses a selector. An empty selector selects everything. Errors are sentences about the first part
+    /// that is wrong.
     pub fn parse(text: &str) -> Result<Selector, String> {
         if text.trim().is_empty() {
             return Ok(Selector::default());
@@ -47,7 +48,7 @@ impl Selector {
     }
 }
 
-/// The labels of a request. Errors are sentences about the first one that is wrong.
+/// Parses the labels of a request. Errors are sentences about the first label that is wrong.
 pub fn parse(map: &Map<String, Value>) -> Result<Labels, String> {
     let label = |(key, value): (&String, &Value)| {
         check_key(key)?;
@@ -96,7 +97,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
     Ok(Requirement::Exists(key_of(text)?))
 }
 
-/// `k in (a,b)` or `k notin (a,b)`.
+/// Parses `k in (a,b)` or `k notin (a,b)`.
 fn set_requirement(text: &str) -> Result<Requirement, String> {
     let malformed = || format!("cannot parse '{text}'");
     let inside = text.strip_suffix(')').ok_or_else(malformed)?;
@@ -117,7 +118,7 @@ fn value_of(text: &str) -> Result<String, String> {
     check_value(text.trim()).map(|()| text.trim().to_owned())
 }
 
-/// An optional prefix (a DNS subdomain of at most 253 characters, then `/`) and a name.
+/// Checks a key: an optional prefix (a DNS subdomain of at most 253 characters, then `/`) and a name.
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
@@ -140,7 +141,8 @@ fn check_value(value: &str) -> Result<(), String> {
     }
 }
 
-/// At most 63 characters, alphanumeric at both ends, with dashes, underscores and dots between.
+/// Whether the text has at most 63 characters, is alphanumeric at both ends, and has only dashes, underscores, dots and
+/// alphanumeric characters between.
 fn is_segment(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = [bytes.first(), bytes.last()];
@@ -153,7 +155,7 @@ fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
-/// One label of a host name by RFC 1123: at most 63 letters, digits and inner dashes.
+/// Whether the text is one label of a host name by RFC 1123: at most 63 letters, digits and inner dashes.
 pub fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     (1..=63).contains(&text.len())

@@ -1,4 +1,4 @@
-//! What all lists share: sorting, pages, the `meta` object and the `Link` header.
+//! The common parts of all lists: sorting, pages, the `meta` object and the `Link` header.
 
 use std::cmp::Ordering;
 
@@ -8,16 +8,16 @@ use super::input::Query;
 use super::text::{Part, Text, text};
 
 const DEFAULT_PER_PAGE: u64 = 25;
-/// The API's documentation: the default is 25, the maximum 50.
+/// The largest page by the API's documentation. The default is 25.
 const MAX_PER_PAGE: u64 = 50;
 
-/// A part of a list that a request asked for.
+/// The part of a list that a request asked for.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// From 1.
+    /// The number of the page, counted from 1.
     page: u64,
     per_page: u64,
-    /// The other parameters of the request, encoded, each with its `&`: links to other pages keep them.
+    /// The other parameters of the request, encoded, each with its `&`. Links to other pages contain these parameters.
     filters: String,
 }
 
@@ -37,7 +37,7 @@ impl Page {
         Ok(Page { page, per_page, filters: query.encode_except(&["page", "per_page"]) })
     }
 
-    /// The answer with this page of `items` under `key`; only these are turned into JSON.
+    /// Returns the answer with this page of `items` under `key`. Only the items of the page are turned into JSON.
     pub fn reply<T, P: Part>(
         &self,
         path: &str,
@@ -54,7 +54,7 @@ impl Page {
             "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
             "last_page": last, "total_entries": total,
         }});
-        // Without a host, so that following a link never leaves this cloud.
+        // The link has no host, so that following the link never leaves this cloud.
         let link = |page: u64, rel: &str| {
             let (per_page, filters) = (self.per_page, &self.filters);
             format!("</v1{path}?page={page}&per_page={per_page}{filters}>; rel=\"{rel}\"")
@@ -77,10 +77,10 @@ impl Page {
     }
 }
 
-/// A field that a list can be sorted by, and how two items compare in it.
+/// A field by which a list can be sorted, and the function that compares two items by the field.
 pub type SortKey<T> = (&'static str, fn(&T, &T) -> Ordering);
 
-/// Sorts by every `sort=field[:asc|desc]` of the request, the first one first.
+/// Sorts by every `sort=field[:asc|desc]` of the request. The first `sort` is the most significant.
 pub fn sort<T>(query: &Query, items: &mut [&T], keys: &[SortKey<T>]) -> Result<(), ApiError> {
     let mut orders = Vec::new();
     for text in query.all("sort") {

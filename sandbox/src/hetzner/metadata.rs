@@ -1,4 +1,4 @@
-//! The metadata service that a server asks about itself, in plain text and YAML.
+//! The metadata service that tells a server about itself, in plain text and YAML.
 
 use std::net::Ipv4Addr;
 
@@ -7,10 +7,10 @@ use super::servers::{Attachment, Server};
 use super::world::World;
 use crate::exchange::{Request, Response};
 
-/// Where the service lives on 169.254.169.254.
+/// The path of the service on 169.254.169.254.
 pub const PATH: &str = "/hetzner/v1/metadata";
 
-/// Answers for the server that was chosen; 404 when none was, or when it is gone.
+/// Answers for the server that was chosen. The answer is 404 when no server was chosen, or when the server is gone.
 pub fn answer(world: &World, request: &Request) -> Response {
     let Some(server) = world.metadata_server.and_then(|id| world.servers.get(&id)) else {
         return text(404, "not found".into());
@@ -41,7 +41,7 @@ fn summary(server: &Server) -> String {
     )
 }
 
-/// A YAML list, `[]` without networks.
+/// Returns a YAML list, which is `[]` without networks.
 fn private_networks(world: &World, server: &Server) -> String {
     let entry = |(index, attachment): (usize, &Attachment)| {
         let network = world.networks.get(&attachment.network)?;
@@ -62,7 +62,7 @@ fn private_network(interface: usize, attachment: &Attachment, network: &Network)
         aliases.join(", "),
         attachment.mac_address,
         network.id,
-        // A JSON string is a YAML string, whatever the name contains.
+        // A JSON string is a valid YAML string, whatever the name contains.
         serde_json::Value::from(network.name.as_str()),
         network.ip_range,
         network.gateway(),

@@ -2,19 +2,19 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
-//! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
-//! | `others` | the same for what only clients other than ccm use: SSH keys, firewalls |
-//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images; as data in `catalog.json` |
+//! | `mod` | authentication, authorization, the choice of the resource that answers; functions for tests |
+//! | `world` | the state of the cloud |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | the routes, rules and JSON of a resource |
+//! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
+//! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `put` | a project as an API showed it |
-//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
-//! | `metadata` | the service a server asks about itself |
+//! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
+//! | `put` | filling a project with resources as an API showed them |
+//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
+//! | `metadata` | the service that tells a server about itself |
 //!
-//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
-//! the Kubernetes half or the sockets.
+//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. The modules here
+//! know nothing of the Kubernetes half and of sockets.
 
 mod actions;
 mod addresses;
@@ -67,20 +67,20 @@ use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
-/// The network zone of subnets that tests create, and the only one where a vSwitch can be coupled. The locations `fsn1`,
-/// `nbg1` and `hel1` are in it.
+/// The network zone of subnets that tests create, which is the only zone where a vSwitch can be coupled. The locations
+/// `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// So many documents are kept as trees. Large projects are asked for less often.
+/// The largest number of documents that are kept as trees. Large projects are read less often.
 const MOST_SHOWN: usize = 100;
 
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
 ///
-/// As a [`Handler`] it serves `/v1/…` and `/hetzner/v1/metadata…`. Its methods are a test's hand in the world: they take
-/// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
+/// As a [`Handler`], the cloud serves `/v1/…` and `/hetzner/v1/metadata…`. Tests change the world by the methods, which
+/// take effect at once, need no token, do not use up the rate limit, and panic when a request is impossible.
 pub struct Cloud {
     world: Mutex<World>,
-    /// The documents that were asked for last, by ID: a test looks again and again, and most stay the same.
+    /// The documents that were read last, by ID. A test reads again and again, and most documents stay the same.
     shown: Mutex<HashMap<u64, (Text, Value)>>,
 }
 
@@ -93,10 +93,10 @@ pub struct ServerSummary {
     pub is_running: bool,
 }
 
-/// A server as its kubelet sees it.
+/// A server as its kubelet sees the server.
 pub(crate) struct SeenServer {
     pub name: String,
-    /// The private one if there is one, else the public one.
+    /// The private address, or the public address when there is no private address.
     pub ip: Option<Ipv4Addr>,
     pub architecture: &'static str,
 }
@@ -111,17 +111,17 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// What a test writes, as if it had been sent with `POST`.
+    /// Returns a call with the body that a test writes, as if the body had been sent with `POST`.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }
 
-    /// For all but lists: they take no query parameters.
+    /// Refuses all query parameters. Only lists take query parameters.
     fn refuse_query(&self) -> Result<(), ApiError> {
         Query::new(self.query, &[]).map(drop)
     }
 
-    /// Starts an action of the caller's project that waits for no other. Returns its ID.
+    /// Starts an action of the caller's project that waits for no other action. Returns its ID.
     fn run(
         &mut self,
         command: &'static str,
@@ -137,14 +137,15 @@ impl<'a> Call<'a> {
 /// A successful answer.
 struct Reply {
     status: u16,
-    /// None for answers without a body.
+    /// The body of the answer. `None` for answers without a body.
     body: Option<Text>,
     /// The `Link` header of lists.
     link: Option<String>,
 }
 
 impl Cloud {
-    /// `scale` multiplies every duration – actions, the refill of the request budget: 0.01 is a hundred times faster.
+    /// Creates a cloud. `scale` multiplies every duration (actions, the refill of the request budget): 0.01 is a
+    /// hundred times faster.
     pub fn new(scale: f64) -> Arc<Cloud> {
         Arc::new(Cloud {
             world: Mutex::new(World::new(Clock::new(scale))),
@@ -152,7 +153,7 @@ impl Cloud {
         })
     }
 
-    /// An empty project; returns its ID.
+    /// Adds an empty project and returns its ID.
     pub fn add_project(&self) -> u64 {
         let mut world = self.lock();
         let id = world.budgets.last_key_value().map_or(1, |(last, _)| last + 1);
@@ -161,7 +162,7 @@ impl Cloud {
         id
     }
 
-    /// Lets `token` into a project; a read-only one may only `GET`.
+    /// Adds a token of a project. A read-only token may only `GET`.
     pub fn add_token(&self, project: u64, token: &str, read_only: bool) {
         self.lock().tokens.insert(token.into(), Token { project, read_only });
     }
@@ -170,21 +171,21 @@ impl Cloud {
         self.lock().tokens.remove(token);
     }
 
-    /// A running server; returns its ID.
+    /// Creates a running server and returns its ID.
     pub fn create_server(&self, project: u64, server: ServerSpec) -> u64 {
         let name = server.name.clone();
         servers::place(&mut self.lock(), project, server)
             .unwrap_or_else(|error| panic!("cannot create server {name}: {}", error.message))
     }
 
-    /// A network with one subnet: the first /24 of its range. Returns its ID.
+    /// Creates a network with one subnet, which is the first /24 of the range. Returns the network's ID.
     pub fn create_network(&self, project: u64, name: &str, ip_range: &str) -> u64 {
         let range = parse_range(ip_range);
         let subnet = Ipv4Net::new(range.network(), range.prefix_len().max(24)).unwrap_or(range);
         self.create_network_with(project, name, ip_range, &[&subnet.to_string()])
     }
 
-    /// A network with these subnets, all of type `cloud` in `eu-central`. Returns its ID.
+    /// Creates a network with these subnets, all of type `cloud` in `eu-central`. Returns the network's ID.
     pub fn create_network_with(
         &self,
         project: u64,
@@ -201,10 +202,10 @@ impl Cloud {
         id
     }
 
-    /// A subnet of type `vswitch` in the first free /24 of a network. Returns its range.
+    /// Adds a subnet of type `vswitch` in the first free /24 of a network. Returns its range.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// An error means that the network has no room for the subnet.
     pub fn add_vswitch(&self, network: u64) -> io::Result<Ipv4Net> {
         let mut world = self.lock();
         let id = world.new_id();
@@ -216,7 +217,7 @@ impl Cloud {
         })
     }
 
-    /// The servers of a project, as the API shows them, by ID.
+    /// Returns the servers of a project as the API shows them, by ID.
     pub fn servers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         world
@@ -225,7 +226,8 @@ impl Cloud {
             .collect()
     }
 
-    /// The same without their documents, for whoever looks at every request: it costs a fiftieth.
+    /// Returns the servers of a project without their documents, for callers that look at every request. This
+    /// costs a fiftieth.
     pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
         let world = self.lock();
         let summary = |server: &Server| ServerSummary {
@@ -237,7 +239,7 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// The document of a resource as a tree.
+    /// Returns the document of a resource as a tree.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {
@@ -253,7 +255,7 @@ impl Cloud {
         }
     }
 
-    /// What the kubelet of a server knows of it; none when the project has no such server.
+    /// Returns the facts that the kubelet of a server knows, or `None` when the project has no such server.
     pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
         let world = self.lock();
         let server = world.servers.get(&id);
@@ -266,30 +268,33 @@ impl Cloud {
         })
     }
 
-    /// The servers of a project that are `running`. Cheap: machines look at it all the time.
+    /// Returns the servers of a project that are `running`. The function is cheap, because machines call it
+    /// all the time.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
         let running = world.servers_of(project).filter(|server| server.is_running());
         running.map(|server| server.id).collect()
     }
 
-    /// The networks of a project, as the API shows them, by ID.
+    /// Returns the networks of a project as the API shows them, by ID.
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }
 
-    /// Changes a server, seen as the API shows it: from then on it shows what `edit` left behind, also what the real
-    /// API would never say. `edit` must not call this cloud again. Nothing happens when the server is gone.
+    /// Changes a server as the API shows it. From then on the API shows the document that `edit` left behind, even
+    /// when the real API would never show it. `edit` must not call this cloud again. Nothing happens when the
+    /// server is gone.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a server without an action, as if it had never been.
+    /// Removes a server without an action, as if the server had never existed.
     pub fn delete_server(&self, id: u64) {
         servers::remove(&mut self.lock(), id);
     }
 
-    /// Removes a server without an action, and load balancers go on showing it as a target, as an operator reported:
+    /// Removes a server without an action. Load balancers go on showing the server as a target, as
+    /// an operator reported:
     /// <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
     pub fn delete_server_but_not_targets(&self, id: u64) {
         servers::remove_without_targets(&mut self.lock(), id);
@@ -302,36 +307,36 @@ impl Cloud {
         }
     }
 
-    /// Requests that a project may make in an hour, and how many of them are left now.
+    /// Sets how many requests a project may make in an hour, and how many of them are left now.
     pub fn set_rate_limit(&self, project: u64, limit: u32, remaining: u32) {
         let mut world = self.lock();
         let now = world.clock.now();
         world.budgets.entry(project).or_insert_with(|| Budget::new(now)).set(limit, remaining, now);
     }
 
-    /// Lets the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
+    /// Makes the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
     pub fn fail_next_action(&self, command: &str, code: &str, message: &str) {
         self.lock().actions.fail_next(command, code, message);
     }
 
-    /// True while an action runs on anything.
+    /// Whether an action runs on any resource.
     pub fn has_running_actions(&self) -> bool {
         !self.lock().actions.is_idle()
     }
 
-    /// While true, no action ends; afterwards those end whose time is over.
+    /// While `held` is true, no action ends. Afterwards the actions end whose time is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }
 
-    /// The server that the metadata service talks to; with None it answers 404 to everything.
+    /// Sets the server that the metadata service serves. With `None` the service answers 404 to everything.
     pub fn set_metadata_server(&self, server: Option<u64>) {
         self.lock().metadata_server = server;
     }
 
-    /// The world as it is now: work that is due has happened.
+    /// Locks the world and brings it up to date: work that is due is done.
     fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that panicked with the lock held has failed already; the others may go on.
+        // A test that panicked while it held the lock has failed already. The other tests may go on.
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let now = world.clock.now();
         world.advance(now);
@@ -351,7 +356,7 @@ impl Handler for Cloud {
         let correlation = world.new_correlation_id();
         let budget = world.budgets.get(&project).cloned();
         let ahead_s = world.circumstances.clock_ahead_s;
-        // The answer is written out while others are served.
+        // The answer is written while other requests are served.
         drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
@@ -393,7 +398,7 @@ impl Reply {
     }
 }
 
-/// The answer, and the project whose budget pays for it (0 for nobody's).
+/// Returns the answer, and the project whose rate limit the request counts against (0 for an unknown token).
 fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
     let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let token = token.and_then(|token| world.tokens.get(token)).copied();

@@ -1,5 +1,5 @@
-//! What all resources of a project have – an ID, a name that nothing else of their kind has, labels – and what follows
-//! from it: finding, listing and naming them.
+//! Everything that the resources of a project have in common (an ID, a name that is unique for their kind, labels), and
+//! the functions that follow from it: finding, listing and naming resources.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{Call, Reply};
 
 /// A resource of a project.
 pub trait Owned: Sized + 'static {
-    /// As in errors and in an action's resources, e.g. `load_balancer`.
+    /// The kind as in errors and in an action's resources, e.g. `load_balancer`.
     const KIND: &'static str;
 
-    /// Those of all projects, by ID.
+    /// Returns the resources of all projects, by ID.
     fn all(world: &World) -> &BTreeMap<u64, Self>;
 
     fn id(&self) -> u64;
@@ -68,7 +68,7 @@ pub fn of_project<T: Owned>(world: &World, project: u64) -> impl Iterator<Item =
     T::all(world).values().filter(move |one| one.project() == project)
 }
 
-/// One of the caller's project.
+/// Finds a resource of the caller's project.
 pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
     T::all(call.world)
         .get(&id)
@@ -76,7 +76,7 @@ pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
         .ok_or_else(|| ApiError::not_found(T::KIND, id))
 }
 
-/// Those that `name`, `label_selector` and `sort` of a request ask for.
+/// Returns the resources that match `name` and `label_selector` of a request, in the order of its `sort`.
 pub fn select<'w, T: Owned>(
     query: &Query,
     all: impl Iterator<Item = &'w T>,
@@ -96,8 +96,8 @@ pub fn select<'w, T: Owned>(
     Ok(found)
 }
 
-/// Answers a list of the project's resources that a request asks for by what all resources have. `key` is the last word of
-/// the path, and names the list in the answer.
+/// Answers a list of the project's resources that a request selects by the common fields. `key` is the last word of the
+/// path, and the name of the list in the answer.
 pub fn list<T: Owned, P: Part>(
     call: &Call,
     key: &str,
@@ -110,13 +110,13 @@ pub fn list<T: Owned, P: Part>(
     Ok(page.reply(&format!("/{key}"), key, &found, |one| show(one)))
 }
 
-/// The name of something new.
+/// Reads the name of a new resource.
 pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, ApiError> {
     let name = fields.string("name")?;
     check_name::<T>(call, fields, fields.required("name", name)?, None)
 }
 
-/// Name and labels of a `PUT`: what it leaves out stays.
+/// Reads the name and labels of a `PUT`. Fields that the request leaves out stay.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,
@@ -130,7 +130,7 @@ pub fn read_changes<T: Owned>(
     Ok((name, labels))
 }
 
-/// Unique in its project and not empty. `own` may have it already.
+/// Checks that a name is unique in its project and not empty. The resource with the ID `own` may have the name already.
 fn check_name<T: Owned>(
     call: &Call,
     fields: &Fields,

@@ -1,4 +1,4 @@
-//! Fills a project with resources as an API showed them, with their IDs, and shows what a project has.
+//! Fills a project with resources as an API showed them, with their IDs, and shows the resources of a project.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,15 +12,16 @@ use super::world::World;
 use super::{Cloud, ServerSpec, certificates, load_balancers, primary_ips, servers};
 
 impl Cloud {
-    /// Puts one resource into a project as the API shows it when it is asked for it: `{"load_balancer": {"id": 7, …}}`. The
+    /// Puts one resource into a project as the API shows a single resource: `{"load_balancer": {"id": 7, …}}`. The
     /// kinds are `server`, `network`, `certificate`, `primary_ip` and `load_balancer`.
     ///
-    /// What the simulation works out by itself, such as the health of targets, is not read. Of a server only its name, its
-    /// labels, its private addresses and whether it has public ones are read. A network is put before what is in it, and a
-    /// Primary IP before the load balancer that has it; a load balancer whose Primary IPs are not there gets new ones.
+    /// Fields that the simulation computes itself, such as the health of targets, are not read. The fields of a server
+    /// that are read are its name, its labels, its private addresses, and whether the server has public addresses. A
+    /// network must be put before its members, and a Primary IP before the load balancer that has it. A load balancer
+    /// whose Primary IPs do not exist gets new ones.
     ///
     /// # Panics
-    /// The document is none of these, has no ID, or says what the simulation cannot hold.
+    /// Panics when the document is none of these resources, has no ID, or has a value that the simulation cannot store.
     pub fn put(&self, project: u64, document: &Value) {
         let mut kinds = document.as_object().into_iter().flatten();
         let (Some((kind, shown)), None) = (kinds.next(), kinds.next()) else {
@@ -40,7 +41,8 @@ impl Cloud {
         done.unwrap_or_else(|error| panic!("cannot put {document}: {}", error.message));
     }
 
-    /// What the API shows of the load balancers, certificates and Primary IPs of a project, each as JSON, by kind and ID.
+    /// Returns the load balancers, certificates and Primary IPs of a project as the API shows them, each as JSON, by
+    /// kind and ID.
     pub fn shown(&self, project: u64) -> BTreeMap<(&'static str, u64), String> {
         let world = &*self.lock();
         let balancers = world.load_balancers_of(project);

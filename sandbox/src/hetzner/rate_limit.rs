@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// Whole requests count; the fraction is the refill under way.
+    /// The number of requests that are left. Only whole requests can be spent; the fraction is the refill under way.
     remaining: f64,
     updated: Instant,
 }
@@ -27,7 +27,7 @@ impl Budget {
         *self = Budget { limit, remaining: f64::from(remaining), updated: now };
     }
 
-    /// Spends one request; false when there is none.
+    /// Spends one request. Returns false when no request is left.
     pub fn spend(&mut self, clock: Clock, now: Instant) -> bool {
         self.refill(clock, now);
         let allowed = self.remaining >= 1.0;
@@ -52,9 +52,9 @@ impl Budget {
         let limit = f64::from(self.limit);
         let hours = now.saturating_duration_since(self.updated).as_secs_f64()
             / (HOUR.as_secs_f64() * clock.scale());
-        // With a scale of zero an hour takes no time: infinite, or not a number when no time has passed either.
+        // When the scale is zero, an hour takes no time: `hours` is infinite, or NaN when no time has passed either.
         let refill = if hours.is_nan() { limit } else { hours * limit };
-        // A test may have set more than the limit; refilling never takes that away.
+        // A test may have set more than the limit. A refill never reduces the number.
         self.remaining = self.remaining.max((self.remaining + refill).min(limit));
         self.updated = now;
     }

@@ -1,4 +1,4 @@
-//! JSON as text. Answers are made of it: a tree of a server, with its prices, would cost twenty times as much.
+//! JSON as text, from which answers are made. A tree of a server with its prices would cost twenty times as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -10,12 +10,12 @@ use serde_json::Value;
 pub struct Text(String);
 
 impl Text {
-    /// No document.
+    /// Returns the text of no document.
     pub const fn none() -> Text {
         Text(String::new())
     }
 
-    /// `json` is a JSON document.
+    /// Wraps `json`, which must be a JSON document.
     pub fn of(json: String) -> Text {
         Text(json)
     }
@@ -26,7 +26,7 @@ impl Text {
         Text(out)
     }
 
-    /// An object with one more field, if there is one. It is not empty.
+    /// Adds one more field to an object, if there is a value. The object must not be empty.
     pub fn and(mut self, name: &str, value: Option<Text>) -> Text {
         if let Some(value) = value {
             self.0.pop();
@@ -39,7 +39,7 @@ impl Text {
         self.0.into_bytes()
     }
 
-    /// As a tree.
+    /// Parses the text to a tree.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -57,12 +57,12 @@ impl fmt::Display for Text {
     }
 }
 
-/// What can be a part of a document.
+/// A value that can be a part of a document.
 pub trait Part {
     fn write(&self, out: &mut String);
 }
 
-/// A document: `text!({"id": 1, "nested": {"none": null, "empty": []}, "name": some_part})`.
+/// Makes a document: `text!({"id": 1, "nested": {"none": null, "empty": []}, "name": some_part})`.
 macro_rules! text {
     ({ $($fields:tt)* }) => {{
         let mut out = String::with_capacity(256);
@@ -128,12 +128,12 @@ impl Part for String {
     }
 }
 
-/// Those whose text is JSON.
+/// Implements `Part` for types whose `Display` text is JSON.
 macro_rules! displayed {
     ($($kind:ty)*) => {
         $(impl Part for $kind {
             fn write(&self, out: &mut String) {
-                // A `String` takes everything.
+                // Writing to a `String` never fails.
                 let _ = write!(out, "{self}");
             }
         })*

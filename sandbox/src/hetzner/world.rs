@@ -1,4 +1,4 @@
-//! Everything the simulated cloud holds, behind one lock in [`super::Cloud`].
+//! The whole state of the simulated cloud, behind one lock in [`super::Cloud`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -17,13 +17,13 @@ use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
 
-/// The first ID of everything in projects; projects count from 1.
+/// The first ID of all resources in projects. Projects are numbered from 1.
 const FIRST_ID: u64 = 1_000_001;
 
 pub struct World {
     pub clock: Clock,
     pub tokens: HashMap<String, Token>,
-    /// By project; the entry of project 0 is for requests whose token is not known.
+    /// The request budgets by project. The entry of project 0 is for requests with an unknown token.
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,
@@ -35,14 +35,14 @@ pub struct World {
     pub actions: Actions,
     pub pool: Pool,
     pub circumstances: Circumstances,
-    /// Whose metadata the metadata service shows.
+    /// The server whose metadata the metadata service shows.
     pub metadata_server: Option<u64>,
     next_id: u64,
     chosen_id: Option<u64>,
     next_correlation: u64,
 }
 
-/// What a token may do.
+/// The project and the rights of a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     pub project: u64,
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// An ID that nothing else has; they count up.
+    /// Returns a new ID. IDs are never used twice, and grow.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// The first new ID of `make` is this one, and no later one is.
+    /// Gives this ID to the first resource that `make` creates, and to no later resource.
     pub fn with_id<T>(&mut self, id: u64, make: impl FnOnce(&mut World) -> T) -> T {
         self.next_id = self.next_id.max(id.saturating_add(1));
         self.chosen_id = Some(id);
@@ -89,7 +89,7 @@ impl World {
         made
     }
 
-    /// 32 hexadecimal digits, different for every answer of this cloud.
+    /// Returns 32 hexadecimal digits, which are different for every answer of this cloud.
     pub fn new_correlation_id(&mut self) -> String {
         self.next_correlation += 1;
         format!(
@@ -119,7 +119,7 @@ impl World {
         owned::of_project(self, project)
     }
 
-    /// The state at `now`: actions that are due take effect, in the order in which they are due.
+    /// Brings the world to `now`: actions that are due take effect, in the order in which they are due.
     pub fn advance(&mut self, now: Instant) {
         while let Some(due) = self.actions.take_due(now) {
             due.run(self);
@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-/// The mixing step of the splitmix64 generator: a bijection, so that IDs stay different.
+/// The mixing step of the splitmix64 generator. It is a bijection, so that different numbers stay different.
 fn scramble(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,15 @@
 //! The machines' side of the cluster: kubelets that register and report, and the node controller that misses them.
 //!
-//! What is simulated of a kubelet with `--cloud-provider=external`: it registers its Node with the `uninitialized`
-//! taint and the addresses it sees, and reports its conditions every [`REPORT_PERIOD`]. It never touches addresses,
-//! labels or taints of a Node that is there: from then on they are the CCM's. It is silent while its server is not
-//! `running` or is gone; when the machine comes back it reports at once, and registers again if its Node was deleted
-//! meanwhile. A Node that is deleted while its machine runs stays deleted, as with a real kubelet until its restart.
+//! A simulated kubelet behaves as with `--cloud-provider=external`. The kubelet registers its Node with the
+//! `uninitialized` taint and the addresses it sees, and reports its conditions every [`REPORT_PERIOD`]. The kubelet
+//! never touches addresses, labels or taints of a Node that exists: from then on they are the CCM's. The kubelet is
+//! silent while its server is not `running` or is gone. When the machine comes back, the kubelet reports at once, and
+//! registers again if its Node was deleted meanwhile. A Node that is deleted while its machine runs stays deleted, as
+//! with a real kubelet until its restart.
 //!
-//! What is simulated of the node controller: after [`GRACE_PERIOD`] of silence the conditions become `Unknown` and
-//! the `unreachable` taints are set; the `not-ready` and `unreachable` taints are removed from a node that reports.
-//! Pods and the Leases in `kube-node-lease` are not.
+//! The simulated node controller sets the conditions to `Unknown` and adds the `unreachable` taints after
+//! [`GRACE_PERIOD`] of silence, and removes the `not-ready` and `unreachable` taints from a node that reports. Pods and
+//! the Leases in `kube-node-lease` are not simulated.
 
 mod node;
 mod report;
@@ -25,24 +26,25 @@ use crate::kubernetes::Cluster;
 use crate::robot::Robot;
 use crate::time;
 
-/// Between two reports when nothing changed; the kubelet's `nodeStatusReportFrequency`.
+/// The time between two reports when nothing has changed. It is the kubelet's `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
-/// How often a machine's state is looked at; the kubelet's `nodeStatusUpdateFrequency`.
+/// The time between two checks of a machine's state. It is the kubelet's `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// Silence after which a node is `Unknown`; the node controller's `--node-monitor-grace-period`.
+/// How long a kubelet is silent before its node becomes `Unknown`. It is the
+/// node controller's `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// However fast time goes and however large the cluster is, the processor is left to what is being tested: this is
-/// the shortest time between two looks at the machines …
+/// The shortest time between two looks at the machines. It leaves most of the processor to the program under test, even
+/// when time runs fast and the cluster is large.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// … and a rest is so many times as long as the look before it.
+/// The pause after a look at the machines is at least this many times as long as the look, for the same reason.
 const REST: u32 = 9;
 
 /// All kubelets of a cluster.
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// When the machines are looked at next, where no thread does it.
+    /// The time of the next look at the machines. `None` when a thread looks at them.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -65,27 +67,27 @@ struct State {
 struct Kubelet {
     spec: NodeSpec,
     reported: Instant,
-    /// Since when its machine does not run.
+    /// The time since which the machine has not been running. `None` while the machine runs.
     silent: Option<Instant>,
-    /// The node controller has noticed.
+    /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// It reports nothing, whatever its machine does.
+    /// Whether the kubelet hangs, which means that it reports nothing although its machine runs.
     hangs: bool,
 }
 
-/// What a pass over the kubelets does regardless of the time.
+/// The work that a pass over all kubelets does in addition to the work that is due.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// Nothing: whatever is due.
+    /// The pass does no additional work.
     Due,
-    /// Running kubelets report.
+    /// Every kubelet whose machine runs reports.
     Report,
-    /// Silent ones have been silent for long enough.
+    /// The grace period of every silent kubelet is treated as over.
     Expire,
 }
 
 impl Kubelets {
-    /// Kubelets on the servers of `project` and on dedicated ones. All periods are multiplied by `scale`.
+    /// Creates kubelets on the servers of `project` and on dedicated servers. All periods are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,
@@ -101,7 +103,7 @@ impl Kubelets {
         }
     }
 
-    /// From now on reports come by themselves: from a thread, or else from [`catch_up`](Kubelets::catch_up).
+    /// Starts the reports. They are made by a thread, or without a thread by calls of [`catch_up`](Kubelets::catch_up).
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -114,8 +116,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Does what is due by now, where no thread does it. A machine counts as silent from the first look at which it
-    /// does not run.
+    /// Does the work that is due by now. Nothing happens when a thread does this work. A machine counts as silent from
+    /// the first look that finds it stopped.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
@@ -125,10 +127,10 @@ impl Kubelets {
         }
     }
 
-    /// A machine joins: its Node is created, initialised or not as the spec says, and Ready.
+    /// Adds a machine and creates its Node, which is Ready. The spec says whether the Node is initialised.
     ///
     /// # Panics
-    /// A Node of that name exists, or the API server refuses the object.
+    /// Panics when a Node of that name exists, or when the API server refuses the object.
     pub fn register(&self, spec: NodeSpec) {
         self.shared.register(&spec);
         let kubelet =
@@ -136,24 +138,24 @@ impl Kubelets {
         self.shared.state().kubelets.push(kubelet);
     }
 
-    /// Machines that have joined.
+    /// Returns the number of machines that have joined.
     pub fn count(&self) -> usize {
         self.shared.state().kubelets.len()
     }
 
-    /// The kubelet of a machine hangs: the machine runs, its Node is not reported any more.
+    /// Makes the kubelet of a machine hang. The machine runs on, but its Node is not reported any more.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Every kubelet whose machine runs reports now.
+    /// Makes every kubelet report now whose machine runs.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }
 
-    /// The grace period of every machine that does not run is over now.
+    /// Ends the grace period of every machine that does not run.
     pub fn expire(&self) {
         self.shared.pass(Pass::Expire);
     }
@@ -174,7 +176,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Between two looks at the machines.
+    /// Returns the time between two looks at the machines.
     fn period(&self) -> Duration {
         UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
     }

@@ -10,31 +10,32 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// ID of its cloud server. Without one, and without a dedicated one, the machine always runs.
+    /// ID of the machine's cloud server. A machine without a cloud server and without a dedicated server always runs.
     pub server: Option<u64>,
-    /// Of its dedicated server, see [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
+    /// The machine number of the dedicated server, see
+    /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
     pub machine: Option<u64>,
-    /// What the kubelet sees as its own address.
+    /// The address that the kubelet finds without `--node-ip`.
     pub internal_ip: Option<String>,
-    /// As given with `--node-ip`: it is the address that is reported, and written as the annotation
-    /// `alpha.kubernetes.io/provided-node-ip`.
+    /// The value of `--node-ip`. The kubelet reports this address instead of `internal_ip`, and writes it as
+    /// the annotation `alpha.kubernetes.io/provided-node-ip`.
     pub node_ip: Option<String>,
-    /// IPv4, or IPv4 and IPv6.
+    /// The pod ranges of the Node, which are one IPv4 range or one range of each family.
     pub pod_cidrs: Vec<String>,
-    /// Beside the ones every kubelet sets.
+    /// Labels in addition to those that every kubelet sets.
     pub labels: BTreeMap<String, String>,
-    /// Already there, as on a node that another CCM initialised: then without the `uninitialized` taint.
+    /// The provider ID of a node that another CCM has initialised already. Such a node has no `uninitialized` taint.
     pub provider_id: Option<String>,
-    /// `amd64` when empty.
+    /// The architecture, which is `amd64` when empty.
     pub architecture: String,
-    /// The object is padded to at least so many bytes of JSON with what real nodes have: labels, annotations, managed
-    /// fields, images. They have 10 to 25 kB.
+    /// The smallest size of the Node, in bytes of JSON. The Node is padded with what real nodes contain: labels,
+    /// annotations, managed fields, images. Real nodes have 10 to 25 kB.
     pub bytes: usize,
 }
 
-/// Set by a kubelet with an external cloud provider, removed by the CCM.
+/// The taint that a kubelet with an external cloud provider sets and the CCM removes.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// The object to create: metadata, spec and status.
+/// Returns the object to create: metadata, spec and status.
 pub(super) fn registration(spec: &NodeSpec) -> Value {
     let mut node = json!({
         "apiVersion": "v1",
@@ -85,7 +86,7 @@ fn annotations(spec: &NodeSpec) -> Value {
 
 fn status(spec: &NodeSpec) -> Value {
     let own = spec.node_ip.as_deref().or(spec.internal_ip.as_deref()).into_iter();
-    // `--node-ip` may name one address of each family.
+    // `--node-ip` may contain one address of each family.
     let own =
         own.flat_map(|ips| ips.split(',')).map(|ip| json!({"type": "InternalIP", "address": ip}));
     let addresses: Vec<Value> =
@@ -121,7 +122,7 @@ fn architecture(spec: &NodeSpec) -> &str {
     if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
-/// In the form of a UUID; the same for the same machine.
+/// Returns an identifier that looks like a UUID and is always the same for the same machine.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
     let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);

@@ -1,15 +1,17 @@
-//! What happens to a Node's conditions and taints: its kubelet reports, or the node controller misses it.
+//! The changes of a Node's conditions and taints when its kubelet reports, and when the node controller
+//! gets no reports.
 
 use serde_json::{Map, Value, json};
 
 use crate::time;
 
-/// Set by the API server on a new node, and by the node controller while the kubelet says that it is not ready.
+/// The taint that the API server sets on a new node. The node controller sets the taint while the kubelet reports that
+/// it is not ready.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
-/// Set by the node controller while nothing is heard of the kubelet.
+/// The taint that the node controller sets while the kubelet is silent.
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
-/// The conditions of a kubelet: type, status, reason, message while all is well.
+/// The conditions that a healthy kubelet reports, each with type, status, reason and message.
 const CONDITIONS: [[&str; 4]; 4] = [
     [
         "MemoryPressure",
@@ -22,7 +24,8 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
-/// The kubelet reports: everything is well. The node controller takes its taints back.
+/// Updates the Node when its kubelet reports that everything is well. The taints of the node controller are
+/// removed as well.
 pub(super) fn ready(node: &mut Value) {
     for [kind, status, reason, message] in CONDITIONS {
         set_condition(node, kind, status, reason, message, true);
@@ -30,7 +33,7 @@ pub(super) fn ready(node: &mut Value) {
     set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &[]);
 }
 
-/// The node controller has heard nothing for its grace period.
+/// Updates the Node when its kubelet has been silent for the node controller's grace period.
 pub(super) fn unknown(node: &mut Value) {
     for [kind, ..] in CONDITIONS {
         let message = "Kubelet stopped posting node status.";
@@ -84,7 +87,7 @@ fn set_taints(node: &mut Value, removed: &[&str], added: &[Value]) {
     }
 }
 
-/// The array at `node.part.field`; made where it is not there.
+/// Returns the array at `node.part.field`, and creates the array when it does not exist.
 fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value> {
     fn at<'a>(value: &'a mut Value, key: &str, empty: Value) -> &'a mut Value {
         if !value.is_object() {
@@ -107,7 +110,7 @@ fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value>
 }
 
 fn now() -> String {
-    // The API server keeps whole seconds.
+    // Timestamps of the Kubernetes API have whole seconds.
     time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

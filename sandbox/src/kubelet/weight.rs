@@ -1,12 +1,13 @@
-//! What makes the Node of a real machine large: labels and annotations of others, managed fields, images.
+//! Filling that makes a Node as large as that of a real machine: labels and annotations of other programs,
+//! managed fields, images.
 
 use serde_json::{Map, Value, json};
 
-/// Of a node that has been in a cluster for a while.
+/// The numbers of labels and annotations that other programs have usually set on a node after a while.
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 
-/// Pads a Node to at least so many bytes of JSON; 0 leaves it as it is. At 12,000 it has 45 images.
+/// Pads a Node to at least this many bytes of JSON. 0 leaves the Node as it is. A Node of 12,000 bytes has 45 images.
 pub(super) fn pad(node: &mut Value, bytes: usize) {
     if bytes == 0 {
         return;
@@ -44,7 +45,7 @@ fn fill(map: &mut Value, most: usize, entry: impl Fn(usize) -> (String, String))
     }
 }
 
-/// Who wrote which field, as the API server records it for the kubelet and the node controllers.
+/// Returns the `managedFields` that the API server records for the kubelet and the node controllers.
 fn managed_fields(node: &Value) -> Value {
     let metadata = &node["metadata"];
     let status = &node["status"];
@@ -75,7 +76,7 @@ fn managed_fields(node: &Value) -> Value {
     ])
 }
 
-/// `{"name": {…}}` as `{"f:name": {}}`, two levels of it.
+/// Converts the objects in `{"name": {…}}` to `{"f:name": {}}`, on two levels.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {
         Value::Object(map) => map.keys().map(|key| (format!("f:{key}"), json!({}))).collect(),

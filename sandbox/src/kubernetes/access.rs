@@ -1,4 +1,4 @@
-//! Who asks (bearer tokens, client certificates) and what they may do (RBAC rules).
+//! Authentication (bearer tokens, client certificates) and authorization (RBAC rules).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,21 +8,21 @@ use super::request_info::{RequestInfo, ResourceRequest};
 use super::status::Refusal;
 use crate::exchange::Request;
 
-/// Somebody the cluster knows, with everything that is bound to them cluster-wide.
+/// A user that the cluster knows, with all rules that are bound to the user cluster-wide.
 #[derive(Clone, Debug, Default)]
 pub struct User {
-    /// `system:serviceaccount:NAMESPACE:NAME` for a service account.
+    /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
     pub name: String,
-    /// `system:masters` may do anything; `system:authenticated` is added by itself.
+    /// The groups. `system:masters` may do anything; `system:authenticated` is added automatically.
     pub groups: Vec<String>,
     pub tokens: Vec<String>,
-    /// DER, compared byte by byte.
+    /// The certificates of the user as DER. They are compared byte by byte with the certificate that a client showed.
     pub certificates: Vec<Vec<u8>>,
-    /// The rules of the ClusterRoles that are bound by ClusterRoleBindings.
+    /// The rules of all ClusterRoles that ClusterRoleBindings bind to the user.
     pub rules: Vec<PolicyRule>,
 }
 
-/// A rule of a Role or ClusterRole; reads from its YAML.
+/// A rule of a Role or ClusterRole, which can be read from YAML.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
@@ -34,7 +34,7 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules of a Role, bound to a user by a RoleBinding in that namespace.
+/// The rules of a Role that a RoleBinding in this namespace binds to a user.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
     user: String,
@@ -42,12 +42,12 @@ struct NamespaceGrant {
     rules: Vec<PolicyRule>,
 }
 
-/// Everybody the cluster knows.
+/// All users that the cluster knows.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
-    /// By HTTP basic authentication: the name, a colon and the password, in base64. An API server of today has none,
-    /// but what stands in front of one may.
+    /// The users and passwords of HTTP basic authentication: the name, a colon and the password, in base64. Today's API
+    /// servers have no basic authentication, but a proxy in front of an API server may have it.
     passwords: Vec<(String, String)>,
     grants: Vec<NamespaceGrant>,
 }
@@ -59,13 +59,14 @@ pub struct Identity {
     groups: Vec<String>,
 }
 
-/// Paths that anybody may read: the role `system:public-info-viewer`.
+/// The paths that everybody may read, even without authentication. They are those of
+/// the role `system:public-info-viewer`.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// Paths that every user may read: the role `system:discovery`.
+/// The paths that every authenticated user may read. They are those of the role `system:discovery`.
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
-    /// Adds a user, or replaces the one of that name and what was bound to it.
+    /// Adds a user. A user of the same name is replaced, and everything that was bound to the old user is removed.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
         self.grants.retain(|grant| grant.user != user.name);
@@ -99,7 +100,8 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// A certificate counts before a token; a wrong token is not anonymous.
+    /// Returns the user of a request. A known certificate decides before a token does. A wrong token is an error, and
+    /// does not make the request anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
             self.users.iter().find(|user| user.certificates.contains(certificate))
@@ -121,7 +123,7 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // It was shown, but nobody here signed it, or its time is over.
+            // The client showed a certificate that our CA did not sign, or that is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }
@@ -143,7 +145,7 @@ impl Directory {
     }
 
     pub fn allows(&self, identity: &Identity, asked: &ResourceRequest) -> bool {
-        // The role `system:basic-user`: whoever is authenticated may ask what they may do.
+        // The role `system:basic-user` allows every authenticated user to ask for its own rights.
         let basic = identity.is_authenticated()
             && asked.verb == "create"
             && asked.group == "authorization.k8s.io"
@@ -189,7 +191,7 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// An authenticated user in no other group.
+    /// Returns the identity of an authenticated user who is only in the group `system:authenticated`.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }
@@ -215,7 +217,7 @@ impl PolicyRule {
             && (self.resource_names.is_empty() || self.resource_names.contains(&asked.name))
     }
 
-    /// `services`, `services/status`, `*`, `*/status`
+    /// Whether the rule contains the resource, e.g. as `services`, `services/status`, `*` or `*/status`.
     fn names_resource(&self, asked: &ResourceRequest) -> bool {
         let whole = full_resource(asked);
         self.resources.iter().any(|named| {

@@ -1,4 +1,4 @@
-//! One request from beginning to end: who asks, whether they may, and what is answered.
+//! Answers one request: authentication, authorization, and the answer.
 
 use serde_json::{Value, json};
 
@@ -106,16 +106,18 @@ fn resource_answer(
     }
 }
 
-/// For the namespaces themselves the authorizer's namespace is the name.
+/// Returns the namespace in which the objects of a request are. It is empty for Namespaces, although the authorizer
+/// takes the name of a Namespace for its namespace.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }
 
-/// Objects of a namespace are reached through it; of those without one there is no such path.
+/// Checks the path. Namespaced objects are reached by a path with their namespace, and other objects by a path
+/// without a namespace.
 fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
     let in_namespace = !asked.namespace.is_empty();
     let misplaced = match row.namespaced {
-        // Only lists go over all namespaces.
+        // A path without a namespace is only allowed for lists, which then cover all namespaces.
         true => !in_namespace && asked.named,
         false => in_namespace && row.plural != "namespaces",
     };
@@ -137,7 +139,7 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     }
 }
 
-/// May the one who asks do what they ask about?
+/// Answers an access review, which asks whether the caller may do something.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

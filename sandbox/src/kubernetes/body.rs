@@ -1,4 +1,4 @@
-//! The object in the body of a request: JSON, YAML or protobuf, of the right kind, with the right fields.
+//! Reads the object in the body of a request: JSON, YAML or protobuf, of the right kind, with the right fields.
 
 use serde_json::Value;
 
@@ -8,15 +8,15 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read, without `kind` and `apiVersion`, with its defaults.
+/// An object that was read from a body. It has its defaults, and no `kind` and `apiVersion`.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,
-    /// About unknown fields; shown in `Warning` headers.
+    /// Warnings about unknown fields, which are shown in `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// What a client wants done about unknown fields: the parameter `fieldValidation`.
+/// How unknown fields are handled, from the parameter `fieldValidation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,
@@ -24,18 +24,18 @@ enum FieldValidation {
     Strict,
 }
 
-/// The object of a POST or PUT.
+/// Reads the object of a POST or PUT.
 pub fn read(resource: &Resource, request: &Request) -> Result<Read, Refusal> {
     let given = parse(resource, request)?;
     decode(resource, &given, FieldValidation::of(request))
 }
 
-/// The same for an object that comes from our own code.
+/// Reads an object that the simulation or a test wrote, and not a client.
 pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// What a patch made of an object. Errors are about the patch then, and 422.
+/// Reads an object that a patch has changed. Errors are reported as errors of the patch, with status 422.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,
@@ -59,7 +59,7 @@ pub fn with_warnings(response: Response, warnings: &[String]) -> Response {
     })
 }
 
-/// Whether a write is only to be tried.
+/// Whether a write is a dry run.
 pub fn is_dry_run(request: &Request) -> Result<bool, Refusal> {
     match request.query("dryRun") {
         None | Some("") => Ok(false),
@@ -160,7 +160,7 @@ fn finish(resource: &Resource, decoded: schema::Decoded, validation: FieldValida
     Read { value, warnings }
 }
 
-/// `kind` and `apiVersion` may be left out; when they are there they must be those of the path.
+/// Checks that `kind` and `apiVersion` are absent, or are those of the resource in the path.
 fn check_kind(resource: &Resource, given: &Value) -> Result<(), Refusal> {
     let text = |field: &str| given[field].as_str().unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));

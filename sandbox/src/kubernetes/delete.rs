@@ -1,4 +1,4 @@
-//! DELETE: preconditions, finalizers, and the end of a namespace.
+//! DELETE: preconditions, finalizers, and the deletion of a namespace.
 
 use serde_json::{Value, json};
 
@@ -9,25 +9,25 @@ use super::view::View;
 use super::{Cluster, State, body, write};
 use crate::exchange::{Request, Response};
 
-/// What is to be deleted, and on which conditions.
+/// The object to delete, and the conditions of the deletion.
 pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Preconditions: another value is a conflict.
+    /// The preconditions of the deletion. A value that differs from the object's is a conflict.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
 }
 
-/// What became of it.
+/// The result of a deletion.
 pub enum Deleted {
     Gone(Value),
-    /// Finalizers hold it; it is marked.
+    /// The object is marked for deletion, but finalizers keep it.
     Terminating(Value),
 }
 
-/// The namespaces that the cluster cannot be without.
+/// The namespaces that can never be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub fn delete(
@@ -97,7 +97,8 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
     Ok(Deleted::Terminating(marked))
 }
 
-/// Whether an object was only waiting for its finalizers, and has none left.
+/// Whether an object is marked for deletion and nothing keeps it: neither finalizers nor, for a
+/// namespace, its contents.
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);
@@ -106,7 +107,7 @@ pub fn is_finished(object: &Value) -> bool {
         && object["status"]["phase"] != "Terminating"
 }
 
-/// Takes an object away, and its namespace if that was only waiting for it.
+/// Removes an object. Its namespace is removed too, if it was marked for deletion and this was the last object in it.
 pub fn remove(state: &mut State, resource: &Resource, key: &str) -> Option<Value> {
     let removed = state.store.remove(resource, key)?;
     if let Some(namespace) = removed["metadata"]["namespace"].as_str() {
@@ -146,7 +147,8 @@ fn check_preconditions(asked: &DeleteRequest, metadata: &Value) -> Result<(), Re
     Ok(())
 }
 
-/// The namespace controller's part: what is inside goes first, and what finalizers hold is waited for.
+/// Deletes a namespace as the namespace controller does. The objects inside are deleted first, and the namespace waits
+/// for objects that finalizers keep.
 fn delete_namespace(
     state: &mut State,
     namespaces: &'static Resource,
@@ -165,7 +167,7 @@ fn delete_namespace(
                 resource_version: None,
                 dry_run: false,
             };
-            // What another write took away meanwhile is gone as well.
+            // It does not matter when another write has removed the object meanwhile.
             let _ = delete_object(state, &inside);
         }
     }

@@ -1,20 +1,20 @@
-//! A Kubernetes API server in memory: requests in, answers out, worded as kube-apiserver 1.36 words them.
+//! A Kubernetes API server in memory, which answers in the words of kube-apiserver 1.36.
 //!
 //! | module | its part |
 //! |---|---|
-//! | `api` | one request: who asks, may they, which verb of which resource |
-//! | `request_info`, `access`, `status` | what a path asks for; users and RBAC; `Status` errors |
+//! | `api` | one request: authentication, authorization, verb and resource |
+//! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
-//! | `others` | what only clients other than ccm ask for: tables, discovery, OpenAPI, protobuf, JSON patches |
-//! | `real` | instead of all of it: a corner of a real cluster |
+//! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
+//! | `real` | a corner of a real cluster, which replaces all other modules |
 //!
-//! Two things of a real cluster are not here: watches (refused with 405 as by a server whose storage cannot watch:
-//! `ccm` polls, and kubectl lists again with a grumble), and server-side apply (415) with the `managedFields` it needs.
-//! Answers are never protobuf. The controller manager's part is not here either, save one thing:
-//! what is in a namespace goes with it.
+//! Two things of a real cluster are missing: watches, and server-side apply (415) with the `managedFields` it needs. A
+//! watch is refused with 405, as by a server whose storage cannot watch. `ccm` polls, and kubectl lists again with a
+//! warning. Answers are never protobuf. The controller manager's work is not done here either, except that the contents
+//! of a namespace are deleted with the namespace.
 
 mod access;
 mod api;
@@ -53,19 +53,20 @@ use real::Corner;
 use resource::Resource;
 use store::{Object, Store};
 
-/// What [`Cluster::backup`] took.
+/// The objects that [`Cluster::backup`] saved.
 pub struct Backup(Store);
 
-/// The API server. Everything is behind one lock, held while objects are picked, not while they are written out.
+/// The API server. One lock protects the whole state. The lock is held while the objects of an answer are selected, and
+/// not while they are written as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// Where the objects are instead, if not here.
+    /// The part of a real cluster in which the objects are. `None` when the objects are in this process.
     corner: Option<Corner>,
 }
 
 struct State {
     store: Store,
-    /// What reads with `resourceVersion=0` see while the cache is frozen.
+    /// The objects that reads with `resourceVersion=0` see while the cache is frozen.
     frozen: Option<Store>,
     pages: Pages,
     directory: Directory,
@@ -78,7 +79,7 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // Not under the lock: a real server takes its time.
+                // The lock is not held during the request, because a real server may need a long time for its answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -89,12 +90,12 @@ impl Handler for Cluster {
 }
 
 impl Cluster {
-    /// A cluster as it is right after its birth: its namespaces and its own Service, nobody who may do anything.
+    /// Creates a new cluster that contains only its namespaces and the Service of the API. No user has any rights.
     pub fn new() -> Arc<Cluster> {
         Cluster::seeded(RandomState::new().build_hasher().finish())
     }
 
-    /// The same; from the same seed and the same calls follow the same UIDs and generated names.
+    /// Creates a new cluster whose UIDs and generated names depend only on the seed and the calls.
     pub fn seeded(seed: u64) -> Arc<Cluster> {
         let cluster = Cluster::empty(None, seed);
         for name in NAMESPACES {
@@ -110,24 +111,25 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// A corner of the cluster that this kubeconfig is of, whose user may do everything there. What is made in it is
-    /// deleted with it; what else is there is neither seen nor touched.
+    /// Creates a corner of a real cluster, which is a separate part for one test. The user of this kubeconfig may do
+    /// everything in the cluster. The corner's objects are deleted together with the corner. Other objects of the
+    /// cluster are neither seen nor changed.
     ///
     /// # Errors
-    /// The kubeconfig does not say how to log in, or nobody answers there.
+    /// An error means that the kubeconfig has no credentials, or that no server answers there.
     pub fn real(kubeconfig: &Path) -> io::Result<Arc<Cluster>> {
         Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?), 0)))
     }
 
-    /// Deletes what is in a corner of a real cluster.
+    /// Deletes the objects of a corner of a real cluster.
     pub fn clear(&self) {
         if let Some(corner) = &self.corner {
             corner.clear();
         }
     }
 
-    /// Whether a real API server answers: it has no [`freeze_cache`](Cluster::freeze_cache), and takes from
-    /// [`edit`](Cluster::edit) only what is valid.
+    /// Whether a real API server answers. A real server has no [`freeze_cache`](Cluster::freeze_cache), and accepts
+    /// from [`edit`](Cluster::edit) only what is valid.
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -143,7 +145,7 @@ impl Cluster {
         Cluster { state: Mutex::new(state), corner }
     }
 
-    /// Adds a user, or replaces the one of that name.
+    /// Adds a user, or replaces the user of that name.
     pub fn add_user(&self, user: User) {
         let (name, groups, rules) = (user.name.clone(), user.groups.clone(), user.rules.clone());
         self.state().directory.add_user(user);
@@ -153,27 +155,27 @@ impl Cluster {
         }
     }
 
-    /// Gives a user that is there one more token.
+    /// Adds another token of an existing user.
     pub fn add_token(&self, user: &str, token: &str) {
         self.state().directory.add_token(user, token);
     }
 
-    /// Gives a user that is there one more certificate.
+    /// Adds another certificate of an existing user.
     pub fn add_certificate(&self, user: &str, der: &[u8]) {
         self.state().directory.add_certificate(user, der);
     }
 
-    /// A user that is there may come with its name and this password, too.
+    /// Lets an existing user log in with its name and this password, too.
     pub fn add_password(&self, user: &str, password: &str) {
         self.state().directory.add_password(user, password);
     }
 
-    /// From now on this token is answered with 401.
+    /// Removes a token. Requests with the token are answered with 401 from now on.
     pub fn remove_token(&self, token: &str) {
         self.state().directory.remove_token(token);
     }
 
-    /// Binds the rules of a Role to a user: they hold in that namespace alone.
+    /// Binds the rules of a Role to a user. The rules apply only in that namespace.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
@@ -183,10 +185,10 @@ impl Cluster {
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
-    /// Creates an object as an administrator would, and returns it.
+    /// Creates an object as an administrator would, and returns the object.
     ///
     /// # Panics
-    /// When the server would refuse it: this is for tests and the simulation, who write what is valid.
+    /// Panics when the server would refuse the object. This is for tests and the simulation, which write valid objects.
     pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -209,7 +211,7 @@ impl Cluster {
         Some(with_kind(row, object.value.clone()))
     }
 
-    /// In the order of lists; `None` for all namespaces.
+    /// Returns the objects in the order in which a LIST returns them. `None` means all namespaces.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         if let Some(corner) = &self.corner {
@@ -219,8 +221,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there. A real server
-    /// has its rules, and `edit` is called again when somebody else changed the object meanwhile.
+    /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no
+    /// such object. A real server does check the object, and `edit` is called again when somebody else changed
+    /// the object meanwhile.
     pub fn edit(
         &self,
         resource: &str,
@@ -243,7 +246,8 @@ impl Cluster {
         true
     }
 
-    /// As DELETE does, finalizers included; false when it is not there.
+    /// Deletes an object as DELETE does, which means that finalizers can keep the object. Returns false when there is
+    /// no such object.
     pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
         if let Some(corner) = &self.corner {
             return corner.delete(row(resource), namespace.unwrap_or_default(), name);
@@ -259,26 +263,26 @@ impl Cluster {
         delete::delete_object(&mut self.state(), &request).is_ok()
     }
 
-    /// While frozen, reads with `resourceVersion=0` are served from the state at the time of freezing.
+    /// Freezes the cache: reads with `resourceVersion=0` are served from the state at the time of freezing.
     ///
     /// # Panics
-    /// A real server's cache cannot be frozen.
+    /// Panics when the server is a real server, whose cache cannot be frozen.
     pub fn freeze_cache(&self, frozen: bool) {
         assert!(!self.is_real(), "a real server's cache cannot be frozen");
         let mut state = self.state();
         state.frozen = frozen.then(|| state.store.clone());
     }
 
-    /// All objects as they are now.
+    /// Returns all objects as they are now.
     ///
     /// # Panics
-    /// A real server's store is its own.
+    /// Panics when the server is a real server, whose store cannot be read.
     pub fn backup(&self) -> Backup {
         assert!(!self.is_real(), "a real server's store is its own");
         Backup(self.state().store.clone())
     }
 
-    /// All objects as they were, as after a restore of etcd: also their `resourceVersion`s.
+    /// Restores all objects with their `resourceVersion`s, as after a restore of etcd.
     pub fn restore(&self, backup: &Backup) {
         self.state().store = backup.0.clone();
     }
@@ -287,10 +291,11 @@ impl Cluster {
         self.state().frozen.is_some()
     }
 
-    /// Compacts the history: a `continue` token of before is answered with 410.
+    /// Makes all existing `continue` tokens expire, as a compaction of the history does. They are then
+    /// answered with 410.
     ///
     /// # Panics
-    /// A real server's history is its own.
+    /// Panics when the server is a real server, whose history cannot be compacted here.
     pub fn expire_continue_tokens(&self) {
         assert!(!self.is_real(), "a real server's history is its own");
         let mut state = self.state();
@@ -299,13 +304,14 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panics inside `edit` leaves the objects whole: they are only replaced afterwards.
+        // A test that panics inside `edit` leaves no half-changed object, because the object is only
+        // replaced after `edit`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// What a read of that `resourceVersion` sees: 0 is content with the cache.
+    /// Returns the store that a read of that `resourceVersion` uses. Only 0 allows the frozen cache.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,
@@ -318,7 +324,7 @@ impl State {
     }
 }
 
-/// The row of a resource that our own code names.
+/// Returns the resource that our own code refers to by this plural name. Panics when there is none.
 fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }

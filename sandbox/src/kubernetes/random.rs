@@ -1,12 +1,12 @@
-//! UIDs and the endings of generated names.
+//! UIDs and the suffixes of generated names.
 
-/// SplitMix64: nothing here is a secret.
+/// A SplitMix64 generator, which is enough because nothing here is a secret.
 #[derive(Debug)]
 pub struct Random {
     state: u64,
 }
 
-/// The real server's alphabet: no vowels, so that no words appear, and nothing that looks like another.
+/// The real server's alphabet. It has no vowels, so that no words appear, and no two characters that look alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
@@ -15,7 +15,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// A version 4 UUID.
+    /// Returns a version 4 UUID.
     pub fn uid(&mut self) -> String {
         let high = self.next() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000;
         let low = self.next() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000;
@@ -23,7 +23,7 @@ impl Random {
         format!("{}-{}-{}-{}-{}", &high[..8], &high[8..12], &high[12..], &low[..4], &low[4..])
     }
 
-    /// What is appended to a `generateName`.
+    /// Returns the suffix that is appended to a `generateName`.
     pub fn suffix(&mut self) -> String {
         (0..SUFFIX_LENGTH)
             .map(|_| char::from(ALPHABET[self.next() as usize % ALPHABET.len()]))

@@ -15,16 +15,16 @@ use super::view::{ListMeta, View};
 use super::{Cluster, State};
 use crate::exchange::{Request, Response};
 
-/// Lists that were answered in part, kept so that their next pages show the same state.
+/// Snapshots of the lists of which only some pages were answered, so that the later pages show the same state.
 #[derive(Default)]
 pub struct Pages {
     snapshots: VecDeque<Snapshot>,
 }
 
-/// Everything of one resource and namespace at one revision.
+/// All objects of one resource, in one namespace or in all, at one revision.
 type Objects = Arc<Vec<Arc<Object>>>;
 
-/// What one unfinished list saw.
+/// A snapshot of the objects of one list that has further pages.
 struct Snapshot {
     resource: &'static str,
     namespace: String,
@@ -32,10 +32,12 @@ struct Snapshot {
     objects: Objects,
 }
 
-/// So many unfinished lists are remembered; the oldest expire, as history does when it is compacted.
+/// The largest number of snapshots that are kept. When there are more, the oldest expire, as they would after a
+/// compaction of the history.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// In a token: go on with what is there now.
+/// The revision in a `continue` token that means that the list continues with the current objects, and not
+/// with a snapshot.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -49,7 +51,7 @@ struct Token {
     version: String,
     #[serde(rename = "rv", default)]
     revision: i64,
-    /// The first key that is not shown yet, after a slash.
+    /// The first key of the next page, after a slash.
     #[serde(default)]
     start: String,
 }
@@ -118,7 +120,7 @@ pub fn list(
             start: format!("/{}\0", relative_key(resource, namespace, &last.key)),
         };
         meta.continue_token = Some(token.encode());
-        // With selectors nobody knows how many of the rest they select.
+        // The number of remaining objects is only known without selectors.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
         cluster.state().pages.remember(resource, namespace, revision, objects.clone());
@@ -127,7 +129,7 @@ pub fn list(
 }
 
 impl Pages {
-    /// Forgets every unfinished list.
+    /// Removes all snapshots, so that their `continue` tokens expire.
     pub fn expire(&mut self) {
         self.snapshots.clear();
     }
@@ -184,7 +186,7 @@ impl Query {
                 ))
             })?),
         };
-        // What is served from the cache comes whole: the server ignores the limit.
+        // A list from the cache is complete, because the server ignores the limit.
         let from_cache = resource_version == Some(0) && token.is_none();
         let limit = if from_cache { 0 } else { usize::try_from(limit).unwrap_or(0) };
         let exact = request.query("resourceVersionMatch") == Some("Exact");
@@ -194,12 +196,12 @@ impl Query {
 
 impl Token {
     fn encode(&self) -> String {
-        // Strings and a number: this cannot fail.
+        // Serialization cannot fail, because the token has only strings and a number.
         let json = serde_json::to_string(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// The error is the end of the server's sentence about it.
+    /// Decodes a token. The error is the last part of the server's sentence about the token.
     fn decode(text: &str) -> Result<Token, String> {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
@@ -229,7 +231,7 @@ impl Token {
     }
 }
 
-/// The objects that a list goes over, and the revision that it shows.
+/// Returns the objects from which a list selects, and the revision that the list reports.
 fn pick(
     state: &mut State,
     resource: &'static Resource,
@@ -240,7 +242,7 @@ fn pick(
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
     if query.exact && query.resource_version.is_some_and(|version| version != current) {
-        // History is not kept: every version but the current one is compacted.
+        // No history is kept here, as if every version but the current one were compacted.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
     }
@@ -282,7 +284,7 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
     })
 }
 
-/// A key as a token of this list shows it: without the namespace that the path names already.
+/// Returns a key in the form that a token contains. The namespace is left out when the path of the list contains it.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
         key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)

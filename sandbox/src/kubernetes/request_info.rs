@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method and path: the server's `RequestInfo`.
+//! What the method and path of a request mean, as in the `RequestInfo` of Kubernetes.
 
 use crate::exchange::Request;
 
@@ -11,17 +11,17 @@ pub enum RequestInfo {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// Empty: none in the path.
+    /// The namespace, which is empty when the path contains none.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// For lists the name that a field selector `metadata.name=…` asks for.
+    /// The name of the object. For a list it is the name in the field selector `metadata.name=…`.
     pub name: String,
-    /// Whether the name stood in the path.
+    /// Whether the path contains the name.
     pub named: bool,
 }
 
@@ -48,7 +48,7 @@ fn in_group(
     version: &str,
     rest: &[&str],
 ) -> Option<ResourceRequest> {
-    // `namespaces/NAME/status` is a subresource of the namespace, not a resource inside it.
+    // `namespaces/NAME/status` is a subresource of the namespace, and not a resource inside the namespace.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
             (*namespace, &rest[2..])
@@ -65,7 +65,7 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // The namespace of a Namespace is its own name, as the authorizer sees it.
+    // The authorizer expects the name of a Namespace also as the namespace of the request.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
@@ -94,7 +94,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// A list of one name counts as access to that name.
+/// Returns the name that a field selector selects. A list that is limited to one name needs only the right
+/// to that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

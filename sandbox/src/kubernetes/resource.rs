@@ -1,4 +1,4 @@
-//! The resources that are served: one row each.
+//! The resources that are served. Each is one row of a table.
 
 use serde_json::Value;
 
@@ -6,9 +6,9 @@ use super::rules::{self, Rules};
 use super::schema::{self, Object};
 use super::status;
 
-/// A resource of the API and what distinguishes it from the others.
+/// A resource of the API, with everything that distinguishes the resource from others.
 pub struct Resource {
-    /// Empty for the core group.
+    /// The group, which is empty for the core group.
     pub group: &'static str,
     pub plural: &'static str,
     pub singular: &'static str,
@@ -17,30 +17,31 @@ pub struct Resource {
     pub categories: &'static [&'static str],
     pub namespaced: bool,
     pub verbs: &'static [&'static str],
-    /// Whether there is a `status` subresource.
+    /// Whether the resource has a `status` subresource.
     pub status: bool,
-    /// `None`: nothing can be written, so nothing is ever there. With read verbs alone only tests write.
+    /// The schema of the objects. `None` means that there are never any objects, because nothing can be written. A
+    /// resource with a schema and only read verbs is written by tests alone.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
-    /// Where the real server keeps them; shows in one error message.
+    /// The prefix of the resource's keys in etcd on a real server. One error message contains the prefix.
     pub storage_prefix: &'static str,
-    /// A PUT may come without `resourceVersion`.
+    /// Whether a PUT without a `resourceVersion` is allowed.
     pub unconditional_update: bool,
-    /// A PUT to a name that is not there creates it.
+    /// Whether a PUT creates an object that does not exist.
     pub create_on_update: bool,
-    /// DELETE answers the object and not a `Status`.
+    /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// What can be selected on besides `metadata.name` and `metadata.namespace`.
+    /// The fields that field selectors may use in addition to `metadata.name` and `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
 }
 
-/// Every group has one version.
+/// The API version of all groups.
 pub const VERSION: &str = "v1";
 
 const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
 const READ_VERBS: &[&str] = &["get", "list"];
 
-/// What most rows have.
+/// The values that most resources have.
 const DEFAULT: Resource = Resource {
     group: "",
     plural: "",
@@ -60,7 +61,7 @@ const DEFAULT: Resource = Resource {
     selectable_fields: &[],
 };
 
-/// In the order of discovery: core first, then by name.
+/// The resources in the order of discovery: core first, then by name.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         plural: "events",
@@ -211,23 +212,23 @@ pub static RESOURCES: &[Resource] = &[
     },
 ];
 
-/// By group and plural name.
+/// Finds a resource by group and plural name.
 pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
 }
 
-/// By plural name alone: the names of our resources are unique.
+/// Finds a resource by its plural name alone, because the plural names of our resources are unique.
 pub fn named(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.plural == plural)
 }
 
 impl Resource {
-    /// `v1`, `coordination.k8s.io/v1`
+    /// Returns e.g. `v1` or `coordination.k8s.io/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
     }
 
-    /// `nodes`, `leases.coordination.k8s.io`
+    /// Returns e.g. `nodes` or `leases.coordination.k8s.io`.
     pub fn qualified(&self) -> String {
         status::qualified(self.plural, self.group)
     }

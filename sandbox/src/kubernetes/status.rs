@@ -1,26 +1,27 @@
-//! Refusals: the `Status` object that a Kubernetes API server answers instead of what was asked for.
+//! Error answers. A Kubernetes API server answers with a `Status` object instead of the requested object.
 //!
-//! Wording and the fields of `details` are those of kube-apiserver 1.36 (`apimachinery`'s `errors` package).
+//! The wording and the fields of `details` are those of kube-apiserver 1.36 (`apimachinery`'s `errors` package).
 
 use serde_json::{Map, Value, json};
 
 use super::resource::Resource;
 use crate::exchange::Response;
 
-/// Why a request is refused; becomes the `Status` body of the answer.
+/// The reason why a request is refused, which becomes the `Status` body of the answer.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u16,
-    /// Empty for errors without a machine-readable reason.
+    /// The machine-readable reason. It is empty for errors that have none.
     pub reason: &'static str,
     pub message: String,
-    /// `None` leaves `details` out; an empty object is shown.
+    /// The `details` of the answer. `None` leaves the field out, while an empty object is shown.
     pub details: Option<Value>,
-    /// `metadata.continue` of an expired list: the token that goes on with the list as it is now.
+    /// The `metadata.continue` of the answer when a list has expired. With this token the list continues with
+    /// the current objects.
     pub continue_token: Option<String>,
 }
 
-/// One finding of a validation, a `cause` in the details of a 422.
+/// One error of a validation, which is a `cause` in the details of a 422.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     reason: &'static str,
@@ -38,13 +39,14 @@ impl FieldError {
         FieldError { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// `value` is shown as JSON, as the real server shows it.
+    /// Returns an error about an invalid value. The message contains `value` as JSON, as on a real server.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// `value` is the Go struct as JSON, whose field order and names are not ours: the caller writes it.
+    /// Returns an error about a duplicate. The message contains `value`, which is the JSON of the Go struct. The caller
+    /// writes this JSON, because its field names and their order differ from ours.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")
@@ -119,7 +121,7 @@ impl Refusal {
         Refusal::new(401, "Unauthorized", "Unauthorized", None)
     }
 
-    /// `why` goes on the sentence `nodes "x" is forbidden: …`.
+    /// Returns a 403. `why` completes the sentence `nodes "x" is forbidden: …`.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Refusal {
         let subject = if name.is_empty() {
             qualified(resource, group)
@@ -139,7 +141,7 @@ impl Refusal {
         Refusal::new(404, "NotFound", message, Some(resource.details(name)))
     }
 
-    /// A path that leads nowhere inside a group that is served.
+    /// Returns a 404 for a path that does not exist inside a group that is served.
     pub fn unknown_resource() -> Refusal {
         Refusal::new(
             404,
@@ -154,7 +156,7 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// What a storage without that verb answers.
+    /// Returns the error of a resource whose storage does not implement the verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -176,7 +178,7 @@ impl Refusal {
         Refusal::new(409, "AlreadyExists", message, Some(resource.details(name)))
     }
 
-    /// Another `resourceVersion` than the current one came with a write.
+    /// Returns the conflict of a write whose `resourceVersion` is not the current one.
     pub fn modified(resource: &Resource, name: &str) -> Refusal {
         Refusal::conflict(
             &resource.qualified(),
@@ -186,7 +188,8 @@ impl Refusal {
         )
     }
 
-    /// Preconditions name the kind where other conflicts name the resource.
+    /// Returns the conflict of a failed precondition. Its message contains the kind, while other conflicts
+    /// contain the resource.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
         Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
@@ -205,12 +208,13 @@ impl Refusal {
         Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type", Some(json!({})))
     }
 
-    /// 422 for an object of this kind.
+    /// Returns a 422 for an object of this kind.
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// 422 with another subject than the kind; both may be empty (an object that could not be read).
+    /// Returns a 422 whose subject is `kind`, which may be another text than the kind of a resource. `kind` and `name`
+    /// are empty when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
@@ -219,18 +223,19 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(details))
     }
 
-    /// A patch that is well-formed and cannot be applied.
+    /// Returns a 422 for a patch that is well-formed and cannot be applied.
     pub fn unprocessable() -> Refusal {
         let message = "the server rejected our request due to an error in our request";
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// An error that the real server has no class for.
+    /// Returns a 500, as the real server does for errors without a type of their own.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
 
-    /// A version that does not exist yet was asked for; the real server waits three seconds first.
+    /// Returns the error for a `resourceVersion` that does not exist yet. The real server first waits three
+    /// seconds for it.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause =
@@ -249,19 +254,19 @@ impl Refusal {
     }
 }
 
-/// `leases.coordination.k8s.io`, or `nodes` for the core group.
+/// Returns e.g. `leases.coordination.k8s.io`, or `nodes` for the core group.
 pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }
 
-/// The `details` of a `Status`; empty parts are left out.
+/// Returns the `details` of a `Status`. Empty parts are left out.
 pub fn details(group: &str, kind: &str, name: &str) -> Value {
     let parts = [("name", name), ("group", group), ("kind", kind)];
     let shown = parts.into_iter().filter(|(_, value)| !value.is_empty());
     Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
-/// Several errors in brackets, each text once.
+/// Joins several errors in brackets. Equal texts are written once.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in errors.iter().map(FieldError::line) {

@@ -1,7 +1,8 @@
-//! The objects of the cluster: what etcd is to an API server.
+//! The objects of the cluster. The store has the role of etcd.
 //!
-//! One revision counts every write of every resource; it is the `resourceVersion` of objects and lists. Objects are
-//! shared, never changed in place, so a snapshot costs one reference an object and a list clones no trees.
+//! One revision counts every write of every resource. It is the `resourceVersion` of objects and lists. Objects
+//! are shared and never changed in place, so that a snapshot costs one reference for each object, and a list
+//! copies no trees.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::resource::Resource;
 
-/// One version of an object, without `kind` and `apiVersion` (lists do not repeat them).
+/// One version of an object, without `kind` and `apiVersion`, because lists do not repeat these fields.
 #[derive(Debug)]
 pub struct Object {
     pub key: String,
@@ -23,11 +24,11 @@ pub struct Object {
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     revision: u64,
-    /// By plural name and key. The keys are etcd's, so that lists come in its order.
+    /// The objects by plural name and key. The keys are those of etcd, so that lists have etcd's order.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
 }
 
-/// `NAMESPACE/NAME`, or `NAME` without a namespace.
+/// Returns `NAMESPACE/NAME`, or `NAME` without a namespace.
 pub fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}") }
 }
@@ -37,18 +38,18 @@ impl Object {
         Object { key: key.into(), value, text: OnceLock::new(), metadata_text: OnceLock::new() }
     }
 
-    /// Its JSON, made once.
+    /// Returns the object's JSON, which is made at the first call and then kept.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.value.to_string())
     }
 
-    /// The JSON of its metadata, made once.
+    /// Returns the JSON of the object's metadata, which is made at the first call and then kept.
     pub fn metadata_text(&self) -> &str {
         let metadata = || self.value["metadata"].to_string();
         self.metadata_text.get_or_init(metadata)
     }
 
-    /// Its JSON as an answer by itself.
+    /// Returns the object's JSON with `kind` and `apiVersion`, for an answer that contains only this object.
     pub fn text_with_kind(&self, resource: &Resource) -> String {
         let inside = self.text().trim_start_matches('{');
         format!(
@@ -68,7 +69,7 @@ impl Store {
         self.revision
     }
 
-    /// A write that changes no object, such as etcd's own at a compaction.
+    /// Raises the revision without changing an object, as a write of etcd itself does at a compaction.
     pub fn advance(&mut self) {
         self.revision += 1;
     }
@@ -77,7 +78,7 @@ impl Store {
         self.collections.get(resource.plural)?.get(key)
     }
 
-    /// Of one namespace, or all when it is empty; in the order of their keys.
+    /// Returns the objects of one namespace, or all objects when `namespace` is empty, in the order of their keys.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Arc<Object>> {
         let Some(collection) = self.collections.get(resource.plural) else {
             return Vec::new();
@@ -101,7 +102,7 @@ impl Store {
         object
     }
 
-    /// Removes an object; what is returned has the revision of its removal.
+    /// Removes an object and returns it. Its `resourceVersion` is then the revision of the removal.
     pub fn remove(&mut self, resource: &Resource, key: &str) -> Option<Value> {
         let object = self.collections.get_mut(resource.plural)?.remove(key)?;
         self.revision += 1;

@@ -1,4 +1,5 @@
-//! How an answer shows objects: whole, as rows of a table, or their metadata alone. The `Accept` header decides.
+//! The form in which an answer shows objects: whole, as rows of a table, or their metadata alone. The
+//! `Accept` header decides.
 
 use serde_json::{Value, json};
 
@@ -15,14 +16,14 @@ pub enum View {
     Metadata(MetaVersion),
 }
 
-/// Version of the group `meta.k8s.io` that was asked for.
+/// The version of the group `meta.k8s.io` that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVersion {
     V1,
     V1Beta1,
 }
 
-/// What the rows of a table carry besides their cells: the parameter `includeObject`.
+/// The contents of a table's rows in addition to their cells, chosen by the parameter `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IncludeObject {
     None,
@@ -39,7 +40,7 @@ pub struct ListMeta {
 }
 
 impl View {
-    /// For an answer with one object.
+    /// Returns the view for an answer with one object.
     pub fn of_object(request: &Request) -> Result<View, Refusal> {
         View::accepted(request, "PartialObjectMetadata")
     }
@@ -48,7 +49,7 @@ impl View {
         View::accepted(request, "PartialObjectMetadataList")
     }
 
-    /// The first media type of the header that can be served.
+    /// Returns the view for the first media type of the header that can be served.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept
@@ -81,7 +82,8 @@ impl View {
         }
     }
 
-    /// One object that was just written or removed; `value` is without `kind` and `apiVersion`.
+    /// Returns the answer that contains an object that was just written or removed. `value` does not contain
+    /// `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
         let revision =
             value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
@@ -99,7 +101,7 @@ impl View {
         }
     }
 
-    /// One stored object.
+    /// Returns the answer that contains a stored object.
     pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
         match self {
             View::Whole => text_response(object.text_with_kind(resource)),
@@ -126,7 +128,7 @@ impl View {
                     objects.map(|object| partial(object.metadata_text(), version)).collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
-                // v1.36 answers so, and only for this form.
+                // v1.36 shows an empty list as `"items":null` only in this form.
                 match items.is_empty() {
                     true => text.replace(r#""items":[]"#, r#""items":null"#),
                     false => text,
@@ -180,7 +182,7 @@ fn text_response(text: String) -> Response {
     Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
-/// Items are written one after the other: a list of thousands is never a tree.
+/// Writes a list as text, item after item, so that no tree of thousands of objects is built.
 fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
     let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,
@@ -189,7 +191,7 @@ fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str
     joined(head, items)
 }
 
-/// Room for all of it is made at once: a list of thousands is tens of megabytes.
+/// Joins the items. Memory for the whole text is allocated at once, because a list of thousands is tens of megabytes.
 fn joined(head: String, items: &[impl AsRef<str>]) -> String {
     let bytes: usize = items.iter().map(|item| item.as_ref().len() + 1).sum();
     let mut text = head;

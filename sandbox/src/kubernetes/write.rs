@@ -1,6 +1,7 @@
 //! Creating and changing objects: POST, PUT, PATCH.
 //!
-//! The order of the checks is the real server's, so that the same of several errors is answered.
+//! The order of the checks is that of the real server, so that the same error is answered when there
+//! are several errors.
 
 use std::sync::Arc;
 
@@ -18,18 +19,18 @@ use super::{Cluster, State, delete, with_kind};
 use crate::exchange::Request;
 use crate::time;
 
-/// What a write is about.
+/// The object of a write.
 pub struct Target<'a> {
     pub resource: &'static Resource,
-    /// Empty for objects without one.
+    /// The namespace of the object. It is empty for objects without a namespace.
     pub namespace: &'a str,
-    /// Empty for a POST.
+    /// The name of the object. It is empty for a POST.
     pub name: &'a str,
-    /// The `status` subresource and not the object itself.
+    /// Whether the write is to the `status` subresource instead of the object itself.
     pub status: bool,
 }
 
-/// What a write answers.
+/// The answer of a write.
 pub struct Written {
     pub code: u16,
     pub object: Arc<Object>,
@@ -44,7 +45,7 @@ pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<W
     Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
-/// The same for an object that comes from our own code.
+/// Creates an object that the simulation or a test wrote, and not a client.
 pub fn create_object(
     state: &mut State,
     resource: &'static Resource,
@@ -83,7 +84,7 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // This one names the resource where others name the kind.
+        // This error contains the resource, while other errors contain the kind.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }
@@ -114,7 +115,7 @@ impl Target<'_> {
     }
 }
 
-/// Stores a new object, from what was read to what is answered.
+/// Completes, checks and stores a new object whose body is already decoded.
 fn insert(
     state: &mut State,
     resource: &'static Resource,
@@ -149,7 +150,7 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Puts `new` in the place of `old`, from what was read to what is answered.
+/// Completes, checks and stores the object that replaces `old`. Its body is already decoded.
 fn replace(
     state: &mut State,
     target: &Target,
@@ -178,7 +179,7 @@ fn replace(
         false => rules.validate_update(&new, &old.value),
     });
     refuse_if_any(resource, target.name, errors)?;
-    // Nothing changed: nothing is written, and the version stays.
+    // When nothing has changed, nothing is written and `resourceVersion` stays the same.
     if new == old.value {
         return Ok(old.clone());
     }
@@ -197,7 +198,7 @@ fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Re
     if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(resource, name, &errors)) }
 }
 
-/// The namespace of the path is the object's; it may say so itself.
+/// Sets the object's namespace to that of the path. The object may contain the same namespace already.
 fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
     let metadata = &mut object["metadata"];
     let given = metadata["namespace"].as_str().unwrap_or_default();
@@ -212,7 +213,8 @@ fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
-/// Admission plugin NamespaceLifecycle: new objects need a namespace that stays.
+/// Checks the namespace as the admission plugin NamespaceLifecycle does: new objects need a namespace that is
+/// not being deleted.
 fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(), Refusal> {
     let namespaces = super::row("namespaces");
     let namespace =
@@ -233,7 +235,7 @@ fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(),
     Err(refusal)
 }
 
-/// What the server alone decides about a new object.
+/// Sets those fields in the metadata of a new object that only the server may set.
 fn system_metadata(state: &mut State, metadata: &mut Value) {
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
     if metadata["name"].is_null() && !prefix.is_empty() {
@@ -248,7 +250,7 @@ fn system_metadata(state: &mut State, metadata: &mut Value) {
     }
 }
 
-/// What an update leaves out and cannot change.
+/// Restores those fields of the metadata that an update has left out or may not change.
 fn keep_system_metadata(new: &mut Value, old: &Value) {
     new["resourceVersion"] = old["resourceVersion"].clone();
     for field in ["uid", "creationTimestamp"] {
@@ -265,7 +267,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// The name and namespace in the body are those of the URL.
+/// Checks that the name and namespace in the body are those of the URL.
 fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
@@ -291,7 +293,7 @@ fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     own_namespace(target.resource, target.namespace, new)
 }
 
-/// A PUT for another object of the same name is a failed precondition.
+/// Refuses a PUT whose UID is that of another object. The error is that of a failed precondition.
 fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> {
     let given = new["metadata"]["uid"].as_str().unwrap_or_default();
     if given.is_empty() || given == old.metadata("uid") {
@@ -308,7 +310,7 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> 
     Err(Refusal::conflict(&resource.qualified(), resource.details(target.name), target.name, &why))
 }
 
-/// A PUT that creates needs the right to create as well.
+/// Checks that the caller has the right to create objects, because this PUT creates one.
 fn check_create_on_update(
     state: &State,
     target: &Target,
@@ -326,7 +328,7 @@ fn check_create_on_update(
     state.directory.authorize(identity, &super::request_info::RequestInfo::Resource(asked))
 }
 
-/// The time as objects carry it: UTC, seconds.
+/// Returns the current time as objects contain it, which is in UTC with whole seconds.
 pub fn now() -> String {
     time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

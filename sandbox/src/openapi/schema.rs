@@ -1,24 +1,24 @@
-//! JSON values against the schemas of a document.
+//! Checks JSON values against the schemas of a document.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// References are followed this deep; deeper ones go in circles.
+/// The largest number of references that are followed one after another. A longer chain is taken for a circle.
 const MAX_REFERENCES: usize = 32;
 
-/// The schemas of a document, for following references.
+/// The schemas of a document, which are needed for following references.
 #[derive(Clone, Copy)]
 pub struct Schemas<'d> {
     document: &'d Value,
 }
 
-/// What an object schema says, with all parts of its `allOf`.
+/// The rules of an object schema, merged from the schema itself and all parts of its `allOf`.
 #[derive(Default)]
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of other properties; None refuses them.
+    /// The schema of properties that are not listed. `None` means that such properties are refused.
     additional: Option<&'d Value>,
 }
 
@@ -27,13 +27,13 @@ impl<'d> Schemas<'d> {
         Schemas { document }
     }
 
-    /// The schema of one element of an array, or the schema itself when it is no array.
+    /// Returns the schema of one element of an array, or the schema itself when it is not an array.
     pub fn element(&self, schema: &'d Value) -> &'d Value {
         let schema = self.resolve(schema);
         if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
     }
 
-    /// What does not fit, each with its path from `at`.
+    /// Returns the problems of a value, each with its path from `at`.
     pub fn check(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         let nullable = schema["nullable"] == true;
         let schema = self.resolve(schema);
@@ -60,7 +60,7 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // The parts of an `allOf` around something other than an object are checked one by one.
+            // When a schema with `allOf` is not about an object, the value is checked against each part of the `allOf`.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));
@@ -69,7 +69,7 @@ impl<'d> Schemas<'d> {
         problems
     }
 
-    /// `oneOf` and `anyOf`: one that fits is enough.
+    /// Checks `oneOf` and `anyOf`. The value has to satisfy at least one of the alternatives.
     fn check_alternatives(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         for keyword in ["oneOf", "anyOf"] {
             let Some(alternatives) = schema[keyword].as_array() else {
@@ -85,7 +85,7 @@ impl<'d> Schemas<'d> {
         Vec::new()
     }
 
-    /// Missing and unknown fields.
+    /// Reports missing and unknown fields.
     fn check_fields(
         &self,
         schema: &'d Value,
@@ -95,7 +95,7 @@ impl<'d> Schemas<'d> {
         let rules = self.object_rules(schema);
         let missing = rules.required.iter().filter(|name| !fields.contains_key(**name));
         let mut found: Vec<_> = missing.map(|name| (name.to_string(), "is required")).collect();
-        // An object schema without properties says nothing about them.
+        // An object schema without properties allows any fields.
         if rules.additional.is_none() && !rules.properties.is_empty() {
             let unknown =
                 fields.keys().filter(|name| !rules.properties.contains_key(name.as_str()));
@@ -166,7 +166,7 @@ fn is_object_schema(schema: &Value) -> bool {
         || schema.get("allOf").is_some()
 }
 
-/// `type` is a name or a list of names.
+/// Whether `type`, which is a name or a list of names, contains `name`.
 fn has_type(schema: &Value, name: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == name,
@@ -227,7 +227,7 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     problems
 }
 
-/// Time stamps and decimal numbers; other formats say nothing about strings.
+/// Checks timestamps and decimal numbers. Other formats do not restrict strings.
 fn has_format(format: Option<&str>, text: &str) -> bool {
     match format {
         Some("date-time") => text.parse::<jiff::Timestamp>().is_ok(),

@@ -1,8 +1,8 @@
-//! The Robot web service in memory: dedicated servers, the logins that see them, and its limits.
+//! The Robot web service in memory: dedicated servers, the logins that can see the servers, and the service's limits.
 //!
-//! Rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that is silent, or where two
-//! logins could not be told apart here, a comment says what was chosen. Nothing here knows the Cloud: that asks
-//! whether an address belongs to a dedicated server.
+//! The rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document is silent,
+//! or where two logins could not be told apart here, a comment says what was chosen. This module knows nothing of the
+//! simulated Cloud, which asks this module whether an address belongs to a dedicated server.
 
 mod operator;
 
@@ -19,92 +19,96 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// Failed logins until the caller's address is blocked, and for how long it is. All callers of a sandbox have one
-/// address. A failed login counts as long as a block takes (not documented), and a good one does not change that.
+/// The number of failed logins after which the caller's address is blocked, and the length of the block. All callers of
+/// a sandbox share one address. A failed login counts for as long as a block lasts (not documented), and a successful
+/// login does not reset the count.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The account whose logins are in the environment, and whose addresses may be targets of load balancers.
+/// The account whose logins are in the environment and whose addresses may be targets of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
-/// The web service of all accounts. Its methods are those of an operator in Robot, or of a technician in the data
-/// centre: they take effect at once, need no login, spend no budget.
+/// The web service of all accounts. The methods stand for an operator in Robot, or a technician in the data centre:
+/// they take effect at once, need no login, and do not count against a limit.
 pub struct Robot {
     scale: f64,
     state: Mutex<State>,
 }
 
-/// As the API shows it, and what only its owner knows.
+/// A dedicated server as the API shows it, with some facts that only its owner knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DedicatedServer {
     pub number: u64,
     pub name: String,
-    /// None is shown as null; it may also be empty.
+    /// The server's IPv4 address. `None` is shown as null in an answer. The text may also be empty.
     pub server_ip: Option<String>,
-    /// Without its `/64`. None is shown as null; it may also be empty.
+    /// The IPv6 network without the `/64` at its end. `None` is shown as null in an answer. The text may also be empty.
     pub server_ipv6_net: Option<String>,
     pub product: String,
     pub dc: String,
     pub traffic: String,
-    /// `ready` or `in process`.
+    /// The status, `ready` or `in process`.
     pub status: String,
     pub cancelled: bool,
     pub paid_until: String,
     pub ips: Vec<String>,
-    /// Address and length of the prefix, e.g. `64`. None is shown as null.
+    /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
+    /// in an answer.
     pub subnets: Option<Vec<(String, String)>>,
-    /// Ways to reset it; none at all is `RESET_NOT_AVAILABLE`.
+    /// The ways in which the server can be reset. When the list is empty, a reset is
+    /// answered with `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
-    /// None follows the power: `running`, `shut off`. E.g. `not supported`.
+    /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
+    /// on the power.
     pub operating_status: Option<String>,
-    /// Who owns it; [`OWN_ACCOUNT`] when it is created.
+    /// The account that owns the server. A new server belongs to [`OWN_ACCOUNT`].
     pub account: u32,
-    /// In the vSwitch of a Network. The API does not show it.
+    /// The address in the vSwitch of a Network. The API does not show this address.
     pub private_ip: Option<Ipv4Addr>,
-    /// The machine behind the number: numbers can be given to another one.
+    /// The machine that has this server number. A server number can be given to another machine.
     machine: u64,
-    /// Since when it runs.
+    /// The time at which the machine was switched on. `None` while the machine is off.
     on: Option<Instant>,
 }
 
-/// What a login sees.
+/// The servers that a login sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sees {
-    /// A web service user: all servers of an account.
+    /// A web service user, which sees all servers of an account.
     Account(u32),
     /// The "Admin login" of one server.
     Server(u64),
 }
 
-/// The two limits that calls share.
+/// The two rate limits. Each is shared by all calls of its group of paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// `/server` and below: 200 an hour.
+    /// The limit of `/server` and the paths below it: 200 requests an hour.
     Server,
-    /// `/reset` and below: 500 an hour.
+    /// The limit of `/reset` and the paths below it: 500 requests an hour.
     Reset,
 }
 
-/// How many requests came with which result of their login.
+/// The number of requests for each result of their authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
-    /// With a wrong user or password, answered 401.
+    /// The requests with a wrong user or password, which were answered with 401.
     pub failed: usize,
-    /// While the address was blocked.
+    /// The requests that came while the caller's address was blocked.
     pub blocked: usize,
 }
 
 struct State {
     servers: BTreeMap<u64, DedicatedServer>,
-    /// Servers that were ever created.
+    /// The number of servers that were ever created.
     created: u64,
     users: Vec<User>,
     limits: [Budget; 2],
     failures: Vec<Instant>,
     blocked_until: Option<Instant>,
-    /// What a blocked caller is answered.
+    /// The answer that a blocked caller gets.
     blocked_answer: Response,
     logins: Logins,
 }
@@ -115,7 +119,7 @@ struct User {
     sees: Sees,
 }
 
-/// At most so many requests in any stretch of so much time.
+/// A limit of `max_request` requests within any period of length `interval`.
 struct Budget {
     max_request: usize,
     interval: Duration,
@@ -123,7 +127,7 @@ struct Budget {
 }
 
 impl Robot {
-    /// `scale` multiplies every duration: the hour of the limits, the ten minutes of a block.
+    /// Creates the service. `scale` multiplies every duration: the hour of the limits and the ten minutes of a block.
     pub fn new(scale: f64) -> Arc<Robot> {
         let budget = |max_request| Budget {
             max_request,
@@ -139,7 +143,7 @@ impl Robot {
                 limits: [budget(200), budget(500)],
                 failures: Vec::new(),
                 blocked_until: None,
-                // Not documented. Users of a wrong password report a 403 that is no JSON:
+                // This answer is not documented. Users with a wrong password report a 403 that is not JSON:
                 // https://github.com/syself/cluster-api-provider-hetzner/issues/1262
                 blocked_answer: page(403, "403 Forbidden"),
                 logins: Logins::default(),
@@ -222,7 +226,8 @@ impl State {
         }
     }
 
-    /// Without a user it is no attempt to log in: 401, and it does not count.
+    /// Checks the login of a request. A request without a user is answered with 401, but does not count as
+    /// a failed login.
     fn authenticate(
         &mut self,
         request: &Request,
@@ -281,7 +286,7 @@ impl Sees {
 }
 
 impl DedicatedServer {
-    /// As in the list.
+    /// Returns the server in the form that the list of servers contains.
     fn server(&self) -> Value {
         let subnets = self.subnets.as_ref().map(|subnets| {
             let subnets = subnets.iter();
@@ -295,7 +300,8 @@ impl DedicatedServer {
         })
     }
 
-    /// As it is shown alone: with what it can do.
+    /// Returns the server in the form that a request for this server alone gets, which also contains what the
+    /// server can do.
     fn server_alone(&self) -> Value {
         let mut server = self.server();
         let has_reset = !self.reset_types.is_empty();
@@ -309,7 +315,7 @@ impl DedicatedServer {
         server
     }
 
-    /// As in the list.
+    /// Returns the reset options of the server in the form that the list contains.
     fn reset(&self) -> Value {
         json!({
             "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,
@@ -325,7 +331,7 @@ impl DedicatedServer {
         }
     }
 
-    /// One of its public addresses, the ones of its subnets included.
+    /// Whether `ip` is one of the server's public addresses, including the addresses of its subnets.
     fn has(&self, ip: IpAddr) -> bool {
         let is = |text: &String| text.parse() == Ok(ip);
         let mut ranges = self.subnets.iter().flatten();
@@ -337,7 +343,7 @@ impl DedicatedServer {
     }
 }
 
-/// User and password.
+/// Returns the user and password of HTTP basic authentication.
 fn basic(request: &Request) -> Option<(String, String)> {
     let (scheme, text) = request.header("authorization")?.split_once(' ')?;
     let bytes = BASE64_STANDARD.decode(text.trim()).ok()?;
@@ -356,7 +362,7 @@ fn unauthorized() -> Response {
     error(401, "UNAUTHORIZED", "Unauthorized").with_header("WWW-Authenticate", "Basic")
 }
 
-/// No call here takes parameters.
+/// Returns the error for a call that has parameters. No call of this simulation takes parameters.
 fn invalid_input(query: &[(String, String)]) -> Response {
     let names: Vec<&String> = query.iter().map(|(name, _)| name).collect();
     let body = json!({"error": {
@@ -365,7 +371,7 @@ fn invalid_input(query: &[(String, String)]) -> Response {
     Response::json(400, &body)
 }
 
-/// An answer of what stands before the web service.
+/// Returns an answer of the proxy that stands in front of the web service.
 fn page(status: u16, title: &str) -> Response {
     Response {
         status,

@@ -1,4 +1,4 @@
-//! What operators and tests do to dedicated servers, logins and limits. Everything takes effect at once.
+//! The operations of operators and tests on dedicated servers, logins and limits. Everything takes effect at once.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use crate::time;
 const FIRST_NUMBER: u64 = 2_000_001;
 
 impl Robot {
-    /// A running server of [`OWN_ACCOUNT`] with one IPv4 address and one IPv6 subnet. Returns its number.
+    /// Creates a running server of [`OWN_ACCOUNT`] with one IPv4 address and one IPv6 subnet. Returns its number.
     pub fn create(&self, name: &str) -> u64 {
         let mut state = self.lock();
         let number =
@@ -20,7 +20,8 @@ impl Robot {
         state.created += 1;
         let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
         let [high, low] = index.to_be_bytes();
-        // The second half of RFC 2544's range: the simulated Cloud begins with the first.
+        // The addresses come from the second half of RFC 2544's range, because the simulated Cloud begins with
+        // the first half.
         let ipv4 = Ipv4Addr::new(198, 19, high, low).to_string();
         let ipv6 = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, index, 0, 0, 0, 0).to_string();
         let server = DedicatedServer {
@@ -47,8 +48,8 @@ impl Robot {
         number
     }
 
-    /// Changes a server, its number included; one that has the new number already is no more. Nothing happens when
-    /// there is none.
+    /// Changes a server. When its number changes, another server with the new number is removed. Nothing happens when
+    /// the server does not exist.
     pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
         let mut state = self.lock();
         if let Some(mut server) = state.servers.remove(&number) {
@@ -61,7 +62,7 @@ impl Robot {
         self.lock().servers.remove(&number);
     }
 
-    /// All servers of all accounts, by number.
+    /// Returns all servers of all accounts, sorted by number.
     pub fn servers(&self) -> Vec<DedicatedServer> {
         self.lock().servers.values().cloned().collect()
     }
@@ -70,21 +71,21 @@ impl Robot {
         self.lock().servers.get(&number).cloned()
     }
 
-    /// The first server of that name.
+    /// Returns the number of the first server of that name.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let state = self.lock();
         let mut servers = state.servers.values();
         servers.find(|server| server.name == name).map(|server| server.number)
     }
 
-    /// Somebody presses the power button. Its kubelet falls silent, or comes back.
+    /// Switches a server on or off, as with its power button. The kubelet of the server falls silent, or comes back.
     pub fn set_power(&self, number: u64, on: bool) {
         self.edit(number, |server| {
             server.on = on.then(|| server.on.unwrap_or_else(time::now));
         });
     }
 
-    /// A login more; replaces the one of that user.
+    /// Adds a login. A login of the same user is replaced.
     pub fn set_login(&self, user: &str, password: &str, sees: Sees) {
         let user = User { name: user.to_owned(), password: password.to_owned(), sees };
         let users = &mut self.lock().users;
@@ -94,8 +95,8 @@ impl Robot {
         }
     }
 
-    /// User and password of the first login that sees [`OWN_ACCOUNT`]: what the environment says. Empty when there is
-    /// none.
+    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`]. The environment of `ccm` contains
+    /// these two. Both are empty when there is no such login.
     pub fn login(&self) -> (String, String) {
         let state = self.lock();
         let mut users = state.users.iter();
@@ -103,7 +104,7 @@ impl Robot {
         own.map(|user| (user.name.clone(), user.password.clone())).unwrap_or_default()
     }
 
-    /// Changes the password of [`login`](Robot::login); the old one is wrong from now on.
+    /// Changes the password of [`login`](Robot::login). The old password is not accepted from now on.
     pub fn set_password(&self, password: &str) {
         self.set_login(&self.login().0, password, Sees::Account(OWN_ACCOUNT));
     }
@@ -112,7 +113,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// From now on at most so many requests in so much time, not scaled; what was spent is forgotten.
+    /// Sets a limit to `max_request` requests within `interval`, which is not scaled. Earlier requests no longer count
+    /// against the limit.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];
@@ -120,18 +122,19 @@ impl Robot {
         (budget.max_request, budget.interval) = (max_request, interval);
     }
 
-    /// What a blocked caller is answered; a 403 that is no JSON until it is set.
+    /// Sets the answer that a blocked caller gets. Without a call of this function, the answer is a 403 that
+    /// is not JSON.
     pub fn set_blocked_answer(&self, answer: Response) {
         self.lock().blocked_answer = answer;
     }
 
-    /// How long the callers' address stays blocked, from now.
+    /// Returns how much longer the callers' address stays blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// The ten minutes are over.
+    /// Ends the block of the callers' address, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;
@@ -142,21 +145,21 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Machines that run. Cheap: kubelets look at it all the time.
+    /// Returns the machines that run. The function is cheap, because the kubelets call it all the time.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());
         running.map(|server| server.machine).collect()
     }
 
-    /// A public address of [`OWN_ACCOUNT`].
+    /// Whether `ip` is a public address of [`OWN_ACCOUNT`].
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
         let state = self.lock();
         let mut servers = state.servers.values();
         servers.any(|server| server.account == OWN_ACCOUNT && server.has(ip))
     }
 
-    /// Since when the server with this public or private address runs.
+    /// Returns the time since which the server with this public or private address has been running.
     pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
         let state = self.lock();
         let mut servers = state.servers.values();
@@ -168,7 +171,7 @@ impl Robot {
 }
 
 impl DedicatedServer {
-    /// For a [`NodeSpec`](crate::kubelet::NodeSpec).
+    /// Returns the number of the machine, which a [`NodeSpec`](crate::kubelet::NodeSpec) needs.
     pub fn machine(&self) -> u64 {
         self.machine
     }

@@ -1,4 +1,4 @@
-//! A scenario's faults: which calls fail, and how.
+//! The faults of a scenario: which calls fail, and how.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use serde::Deserialize;
 use crate::Half;
 use crate::faults::{Effect, Rule};
 
-/// Which calls fail, and how.
+/// A fault: which calls fail, and how.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultEntry {
-    /// `hetzner`, `kubernetes` or `robot`.
+    /// The name of the half: `hetzner`, `kubernetes` or `robot`.
     pub half: Option<String>,
     pub methods: Vec<String>,
     pub writes: bool,
     pub path: Option<String>,
     pub nth: Option<u64>,
     pub every: Option<u64>,
-    /// 0 to 1, chosen by `seed`.
+    /// The share of the matching calls that are hit, from 0 to 1. `seed` chooses the calls.
     pub probability: Option<f64>,
     pub seed: u64,
     pub times: Option<u64>,
-    /// One of [`EFFECTS`].
+    /// The name of one of [`EFFECTS`].
     pub effect: String,
-    /// Of `slow`, `slow-answer` and `drip`, e.g. `500ms`.
+    /// The delay of the effects `slow`, `slow-answer` and `drip`, e.g. `500ms`.
     pub delay: Option<String>,
-    /// Of `status`.
+    /// The status of the effect `status`.
     pub status: Option<u16>,
 }
 
-/// The effects a scenario can name, and what they do.
+/// The effects of a scenario by name, each with its description.
 pub const EFFECTS: &[(&str, &str)] = &[
     ("slow", "waits `delay`, then the call is handled"),
     ("slow-answer", "the call is handled, its answer comes after `delay`"),
@@ -51,10 +51,10 @@ pub const EFFECTS: &[(&str, &str)] = &[
 ];
 
 impl FaultEntry {
-    /// The rule it means.
+    /// Returns the rule that the entry describes.
     ///
     /// # Errors
-    /// A sentence about the field that is wrong.
+    /// The error is a sentence about the field that is wrong.
     pub fn rule(&self) -> Result<Rule, String> {
         let half = match self.half.as_deref() {
             None => None,
@@ -147,7 +147,7 @@ impl FaultEntry {
     }
 }
 
-/// The code that the cloud most often gives with a status.
+/// Returns the error code that the cloud gives most often with this status.
 fn hetzner_code(status: u16) -> &'static str {
     match status {
         400 => "json_error",
@@ -165,7 +165,7 @@ fn hetzner_code(status: u16) -> &'static str {
     }
 }
 
-/// The code that Robot gives with a status.
+/// Returns the error code that Robot gives with this status.
 fn robot_code(status: u16) -> &'static str {
     match status {
         400 => "INVALID_INPUT",
@@ -175,7 +175,7 @@ fn robot_code(status: u16) -> &'static str {
     }
 }
 
-/// The reason that an API server gives with a status.
+/// Returns the reason that an API server gives with this status.
 fn kubernetes_reason(status: u16) -> &'static str {
     match status {
         400 => "BadRequest",

@@ -1,4 +1,5 @@
-//! A world described in a file: what the flags of the program say, and more servers and faults.
+//! A world that is described in a file. The file can contain all settings of the program's flags, and further
+//! servers and faults.
 
 mod faults;
 
@@ -15,7 +16,7 @@ pub use faults::{EFFECTS, FaultEntry};
 use crate::exchange::{Handler, Request};
 use crate::world::{Builder, Sandbox};
 
-/// The file, read with [`Scenario::load`]. Unknown fields are errors.
+/// The contents of the file, read with [`Scenario::load`]. Unknown fields are errors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -32,7 +33,7 @@ pub struct Scenario {
     pub random_faults: Option<RandomFaults>,
 }
 
-/// A server beside the ones of `nodes`.
+/// A server in addition to those of `nodes`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerEntry {
@@ -45,19 +46,20 @@ pub struct ServerEntry {
     pub ipv4: bool,
     #[serde(default = "yes")]
     pub ipv6: bool,
-    /// In the Network, when there is one.
+    /// Whether the server is in the Network, when there is one.
     #[serde(default = "yes")]
     pub network: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// It joins the cluster.
+    /// Whether the server joins the cluster.
     #[serde(default = "yes")]
     pub node: bool,
     #[serde(default = "yes")]
     pub running: bool,
 }
 
-/// A dedicated server beside the ones of `robot`. What is left out is as there; null is shown as null.
+/// A dedicated server in addition to those of `robot`. A missing field gets the same default as in those servers. A
+/// field that is null is shown as null by the API.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -70,18 +72,18 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// Without its `/64`.
+    /// The network without the `/64` at its end.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
-    /// Ways to reset it; `[]` for none.
+    /// The ways to reset the server; `[]` means that there are none.
     pub reset_types: Option<Vec<String>>,
-    /// It does not join the cluster.
+    /// Whether the server stays out of the cluster.
     pub no_node: bool,
-    /// It is off.
+    /// Whether the server is off.
     pub off: bool,
 }
 
-/// Null is a value too.
+/// Reads a field in which null and a missing field are different. Null becomes `Some(None)`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -97,7 +99,8 @@ impl Scenario {
     /// Reads a YAML file.
     ///
     /// # Errors
-    /// It cannot be read, is not YAML, has an unknown field, or a fault that makes no sense.
+    /// An error means that the file cannot be read, is not YAML, or has an unknown field or a fault that
+    /// makes no sense.
     pub fn load(path: &Path) -> io::Result<Scenario> {
         let named = |error: String| invalid(format!("{}: {error}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
@@ -109,7 +112,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What the builder can be told of it.
+    /// Applies those settings of the scenario that can be made on the builder.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
@@ -138,10 +141,11 @@ impl Scenario {
         builder
     }
 
-    /// The rest, in a world that runs.
+    /// Applies the remaining parts of the scenario to a running world.
     ///
     /// # Errors
-    /// The cloud refuses a server, or a dedicated one has no name or another's number.
+    /// An error means that the cloud refuses a server, or that a dedicated server has no name or the number
+    /// of another server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;
@@ -163,11 +167,11 @@ impl Scenario {
     }
 }
 
-/// A server is ready in seconds of the simulated time; this is real time.
+/// The longest wait for a server, in real time. A server is ready within seconds of the simulated time.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {
-    /// Through the API, which says what is wrong with an entry.
+    /// Creates the server through the API, which checks the entry and reports its errors.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
         let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({

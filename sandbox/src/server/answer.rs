@@ -1,4 +1,4 @@
-//! Writes one answer: whole, in chunks, drop by drop, or broken off on purpose.
+//! Writes one answer: whole, in chunks, in drips, or cut off on purpose.
 
 use std::io;
 use std::time::Duration;
@@ -8,19 +8,20 @@ use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
 use crate::time;
 
-/// What happens to the connection next.
+/// The state of the connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     KeepAlive,
     Close,
 }
 
-/// Chunks of an answer that is sent chunked, in bytes.
+/// The size of each chunk of a chunked answer, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// So much of a body is written together with the head; of a large list the rest is not copied again.
+/// The number of bytes of a body that are written together with the head. The rest of a large body is written
+/// without being copied.
 const FIRST_BYTES: usize = 256 << 10;
 
-/// Writes `response` the way `delivery` says. `pause` waits between drops.
+/// Writes `response` in the way that `delivery` specifies. `pause` waits between the parts of a dripping answer.
 pub(super) fn write(
     stream: &mut impl Bytes,
     request: &Request,
@@ -84,7 +85,7 @@ enum Framing {
 fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", response.status, reason(response.status));
     let mut line = |name: &str, value: &str| {
-        // A value that came from a request must not become a header of its own.
+        // Control characters are replaced, so that a value that came from a request cannot begin another header.
         let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });
         head.extend([name, ": "]);
         head.extend(value);
@@ -93,7 +94,7 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // Whoever answers may have a clock of its own.
+    // The handler may have set `Date` by a clock of its own.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());
@@ -153,7 +154,7 @@ fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        // RFC 9112, 4: the phrase may be empty.
+        // RFC 9112, 4 allows an empty reason phrase.
         _ => "",
     }
 }

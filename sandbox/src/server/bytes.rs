@@ -1,28 +1,29 @@
-//! Where the bytes of requests come from and those of answers go: a connection, or memory.
+//! The source of request bytes and the destination of answer bytes: a connection, or memory.
 
 use std::io;
 use std::time::Instant;
 
-/// One direction is read through a buffer, the other is written.
+/// Reads requests through a buffer and writes answers without one.
 pub(super) trait Bytes {
-    /// What was read and not used yet.
+    /// Returns the bytes that were read and not used yet.
     fn buffered(&self) -> &[u8];
 
-    /// So much of what is buffered was used.
+    /// Marks the first `bytes` of the buffered bytes as used.
     fn consume(&mut self, bytes: usize);
 
-    /// Reads what there is, at least one byte; 0 at the end.
+    /// Reads the bytes that are available, at least one. Returns 0 at the end of the stream.
     fn fill(&mut self, deadline: Instant) -> io::Result<usize>;
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// DER; see [`ServerTls::shown_certificate`](crate::credentials::ServerTls::shown_certificate).
+    /// Returns the DER of the client's certificate, see
+    /// [`ServerTls::shown_certificate`](crate::credentials::ServerTls::shown_certificate).
     fn client_certificate(&self) -> Option<&[u8]>;
 }
 
-/// One request in memory, whole from the beginning, and what is answered.
+/// One request that is whole in memory from the beginning, and its answer.
 pub(super) struct Memory<'a> {
-    /// What is not used yet.
+    /// The bytes that are not used yet.
     request: &'a [u8],
     pub answer: Vec<u8>,
 }

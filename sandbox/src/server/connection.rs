@@ -1,4 +1,4 @@
-//! One connection: request, fault, handler, answer, and again.
+//! Serves one connection: request, fault, handler, answer, and again.
 
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +12,9 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long a client is given to read its refusal while it may still be sending.
+/// How long the server waits for a client to read a refusal, when the client may still be sending its request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
-/// The same where the client has nothing left to send.
+/// How long the server waits for the client to close the connection, when the client has nothing left to send.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Serves a connection until one side ends it.
@@ -43,7 +43,7 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     }
 }
 
-/// The same for one request in memory. Nothing waits but `pause`.
+/// Serves one request in memory. All waits are calls of `pause`.
 pub(super) fn serve_in_memory(
     config: &Config,
     request: &[u8],
@@ -97,7 +97,7 @@ fn exchange<B: Bytes>(
     plan.after(request);
     wait(plan.answer_delay);
 
-    // Logged before the first byte leaves: whoever has the answer finds the call in the log.
+    // The call is logged before the first byte is sent, so that a client that has the answer finds the call in the log.
     config.calls.end(call, Some(&response));
     let next =
         if received.keep_alive && !is_outdated(stream) { Next::KeepAlive } else { Next::Close };
@@ -107,7 +107,7 @@ fn exchange<B: Bytes>(
     }
 }
 
-/// A handler that panics has a fault of its own; the test's server goes on and says so.
+/// Calls the handler. When the handler panics, which is a bug, the server continues and answers 500.
 fn handle(config: &Config, request: &Request) -> Response {
     catch_unwind(AssertUnwindSafe(|| config.handler.handle(request))).unwrap_or_else(|_| Response {
         status: 500,
@@ -122,7 +122,7 @@ fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
     }
 }
 
-/// False when it could not be written.
+/// Writes a refusal. Returns false when the refusal could not be written.
 fn write_refusal(
     stream: &mut impl Bytes,
     status: u16,

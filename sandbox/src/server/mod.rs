@@ -1,13 +1,13 @@
-//! A small blocking HTTP/1.1 server: one thread a connection, TLS when asked for, faults on demand, every call logged.
-//! [`exchange`] does the same with one request in memory.
+//! A small blocking HTTP/1.1 server: one thread for each connection, TLS when configured, faults on demand, every call
+//! logged. [`exchange`] does the same with one request in memory.
 //!
-//! It knows sockets and bytes and nothing of either API. What a request means is its [`Handler`]'s to say.
+//! The server knows sockets and bytes, and nothing of either API. The [`Handler`] decides what a request means.
 //!
 //! | file | job |
 //! |---|---|
 //! | `mod` | listen, accept, stop |
 //! | `connection` | one connection from its first byte to its last |
-//! | `bytes` | what requests are read from and answers written to: a connection, or memory |
+//! | `bytes` | the source of requests and the destination of answers: a connection, or memory |
 //! | `stream` | a connection: plain or TLS, buffered, with deadlines |
 //! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
 //! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |
@@ -33,12 +33,12 @@ use crate::credentials::ServerTls;
 use crate::exchange::Handler;
 use crate::faults::Faults;
 
-/// What a server serves, where, and how much it takes.
+/// The settings of a server: the handler, the address, and the limits.
 pub struct Config {
-    /// Which half the calls are logged under and faults are matched by.
+    /// The half that the server serves. The call log and the rules of faults use it.
     pub half: Half,
     pub address: IpAddr,
-    /// 0: any free one.
+    /// The port on which the server listens. 0 means any free port.
     pub port: u16,
     pub tls: Option<ServerTls>,
     pub handler: Arc<dyn Handler>,
@@ -48,7 +48,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Plain HTTP on a free port of 127.0.0.1, without faults, with a log of its own.
+    /// Returns the settings for plain HTTP on a free port of 127.0.0.1, without faults and with a new call log.
     pub fn new(half: Half, handler: Arc<dyn Handler>) -> Config {
         Config {
             half,
@@ -63,21 +63,23 @@ impl Config {
     }
 }
 
-/// Everything a client could use up, and how much of it there is.
+/// The limits on the resources that a client could use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Request line and headers together, in bytes; more is 431. The same for a chunked body's trailer.
+    /// The limit for the request line and headers together, in bytes. Larger requests are answered with 431. The
+    /// trailer of a chunked body has the same limit.
     pub head_bytes: usize,
-    /// In bytes; more is 413.
+    /// The limit for a body, in bytes. Larger bodies are answered with 413.
     pub body_bytes: usize,
-    /// At the same time; the next one waits in the listener's queue.
+    /// The limit for connections that are open at the same time. Further connections wait in the listener's queue.
     pub connections: usize,
-    /// Between two requests of a connection. Longer than the idle time of Go's client (90 s), so that a client never
-    /// meets a connection that was closed while it wrote to it.
+    /// The time that may pass between two requests of a connection. It is longer than the idle time of Go's client (90
+    /// s), so that a client never begins a request just when the server closes the connection.
     pub idle: Duration,
-    /// From a request's first byte to its last, and for a TLS handshake; more is 408.
+    /// The time that a request may take from its first byte to its last. A TLS handshake has the same limit. Slower
+    /// requests are answered with 408.
     pub request: Duration,
-    /// Without a byte taken by the client while an answer is written.
+    /// The time for which the client may take no byte while an answer is written.
     pub write: Duration,
 }
 
@@ -94,10 +96,11 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request in memory, and what happens to the connection that it stands for.
+/// The answer to one request in memory, and what a server would then do with the connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
-    /// Every byte that a client reads: none when no answer is sent, fewer than promised when it is cut off.
+    /// All bytes that a client would read. There are none when no answer is sent, and fewer than `Content-Length` says
+    /// when the answer is cut off.
     pub answer: Vec<u8>,
     pub ending: Ending,
 }
@@ -105,22 +108,22 @@ pub struct Exchanged {
 /// How an exchange leaves its connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ending {
-    /// The next request may come on it.
+    /// The connection stays open for the next request.
     KeepAlive,
-    /// It ends in order.
+    /// The connection is closed in the usual way.
     Close,
-    /// It ends with a TCP reset.
+    /// The connection ends with a TCP reset.
     Reset,
 }
 
-/// Answers one HTTP/1.1 request without a socket, in the caller's thread, as [`Server`] does: faults, call log and
-/// delivery are the same. `pause` is called wherever the server waits. Bytes after the request are ignored; one that is
-/// not whole is not answered.
+/// Answers one HTTP/1.1 request without a socket, in the caller's thread, with the same faults, call log and delivery
+/// as [`Server`]. `pause` is called wherever the server waits. Bytes after the request are ignored. An incomplete
+/// request is not answered.
 pub fn exchange(config: &Config, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
     connection::serve_in_memory(config, request, pause)
 }
 
-/// A running server. Dropped, it closes its listener and all connections and waits for its threads.
+/// A running server. When dropped, the server closes its listener and all connections and waits for its threads.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -128,10 +131,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; answers from now on.
+    /// Starts to listen and to answer.
     ///
     /// # Errors
-    /// The port is taken, or may not be used.
+    /// An error means that the port is in use, or that this process may not use it.
     pub fn start(config: Config) -> io::Result<Server> {
         let listener = TcpListener::bind((config.address, config.port))?;
         let address = listener.local_addr()?;
@@ -140,7 +143,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that starts just now has a copy of the socket: closing ours would leave it open.
+                // A process that is being started at this moment has inherited a copy of the socket. Closing our copy
+                // alone would leave the socket open.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -151,19 +155,19 @@ impl Server {
         self.address
     }
 
-    /// Connections that are open now.
+    /// Returns the number of connections that are open now.
     pub fn connections(&self) -> usize {
         self.shared.state().open.len()
     }
 }
 
-/// How long a server that stops waits for threads that are inside a handler or a hook.
+/// How long a server that is being stopped waits for threads that are inside a handler or a hook.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        // The acceptor sits in accept(): one more connection wakes it.
+        // The acceptor blocks in accept(). Another connection wakes the acceptor.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -172,11 +176,11 @@ impl Drop for Server {
     }
 }
 
-/// What the acceptor, the connections and the owner share.
+/// The state that the acceptor, the connections and the owner share.
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// A connection ended, or the server stops.
+    /// Signals that a connection ended or that the server stops.
     changed: Condvar,
 }
 
@@ -192,7 +196,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a connection more is allowed; false when the server stops.
+    /// Waits until another connection may be accepted. Returns false when the server is being stopped.
     fn wait_for_room(&self) -> bool {
         let full = |state: &mut State| {
             !state.stopping && state.open.len() >= self.config.limits.connections
@@ -202,7 +206,8 @@ impl Shared {
         !state.stopping
     }
 
-    /// The number of a connection whose thread may start; none when the server stops or the socket is gone.
+    /// Registers a connection and returns its number, so that its thread may start. Returns `None` when the server is
+    /// being stopped or the socket is gone.
     fn enter(&self, socket: &TcpStream) -> Option<u64> {
         let twin = socket.try_clone().ok()?;
         let mut state = self.state();
@@ -234,7 +239,7 @@ impl Shared {
         let _ = self.changed.wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
     }
 
-    /// A pause that ends early when the server stops.
+    /// Pauses for `duration`. The pause ends early when the server is stopped.
     fn pause(&self, duration: Duration) {
         if !duration.is_zero() {
             let _ =
@@ -243,7 +248,8 @@ impl Shared {
     }
 }
 
-/// A connection's place among the open ones, given back also when its thread panics in a test's hook.
+/// A guard that keeps a connection in the set of open connections. The connection leaves the set even when its thread
+/// panics in a hook of a test.
 struct Entry<'a> {
     shared: &'a Shared,
     number: u64,
@@ -259,7 +265,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // Out of descriptors, or a client that left while it waited: neither ends a server.
+            // The process has no file descriptors left, or the waiting client has left. The server continues
+            // in both cases.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

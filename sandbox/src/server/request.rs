@@ -1,4 +1,5 @@
-//! Reads one request off a connection: RFC 9112 as far as clients of the two APIs use it, strict about the rest.
+//! Reads one request from a connection. The reader follows RFC 9112 as far as clients of the two APIs use it, and is
+//! strict about everything else.
 
 use std::io;
 use std::time::Instant;
@@ -7,17 +8,18 @@ use super::Limits;
 use super::bytes::Bytes;
 use crate::exchange::Request;
 
-/// A request and what its head says about the connection.
+/// A request, and whether the connection stays open after it.
 pub(super) struct Received {
     pub request: Request,
     pub keep_alive: bool,
 }
 
-/// Why there is no request.
+/// The reason for which no request was received.
 pub(super) enum Refusal {
-    /// The client closed, was silent for too long, or broke off: nobody waits for an answer.
+    /// The client closed the connection, was silent for too long, or stopped within a request. No answer is sent,
+    /// because nobody waits for it.
     Gone,
-    /// The client gets this status and sentence, then the connection ends.
+    /// The client gets an answer with this status and sentence. Then the connection ends.
     Answer(u16, &'static str),
 }
 
@@ -27,7 +29,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// The next request; waits for it as long as a connection may idle.
+/// Receives the next request. Waits for the request as long as a connection may be idle.
 pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Received, Refusal> {
     if stream.buffered().is_empty() && stream.fill(Instant::now() + limits.idle)? == 0 {
         return Err(Refusal::Gone);
@@ -40,7 +42,7 @@ pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Receiv
     Ok(received)
 }
 
-/// More bytes of a request that has begun.
+/// Reads more bytes of a request that has begun.
 fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
     match stream.fill(deadline) {
         Ok(0) => Err(Refusal::Gone),
@@ -68,7 +70,7 @@ fn read_head(
             if end > limits.head_bytes {
                 break;
             }
-            // Header values are bytes; the ones beyond ASCII become Latin-1, as browsers read them.
+            // Header values are bytes. Bytes beyond ASCII are read as Latin-1, as browsers do.
             let head = stream.buffered()[..end].iter().map(|byte| char::from(*byte)).collect();
             stream.consume(end + 4);
             return Ok(head);
@@ -114,7 +116,8 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     Ok(Received { request, keep_alive })
 }
 
-/// `Name: value`, the name in lower case. No folded lines, no blank before the colon: both smuggle requests.
+/// Parses `Name: value` and returns the name in lower case. Folded lines, and a blank before the colon, are refused
+/// because both can be used for request smuggling.
 fn parse_header(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -123,7 +126,8 @@ fn parse_header(line: &str) -> Option<(String, String)> {
     valid.then(|| (name.to_ascii_lowercase(), value.to_owned()))
 }
 
-/// The path and query of `/path?query`, or of `http://host/path?query` as a client of a proxy writes it.
+/// Returns the path and query of `/path?query`. A client of a proxy writes `http://host/path?query`, which
+/// is accepted too.
 fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     let origin = match target.split_once("://") {
         Some(("http" | "https", rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
@@ -140,7 +144,7 @@ fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     Some((decode(path, false)?, parameters.collect::<Option<_>>()?))
 }
 
-/// Percent-decoded; in a query `+` is a blank. None for a broken escape or what is not UTF-8.
+/// Decodes percent-encoded text. `+` means a blank in a query. Returns `None` when an escape or the UTF-8 is invalid.
 fn decode(text: &str, plus_is_blank: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -205,12 +209,13 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
             if !digits || others.iter().any(|other| other != length) {
                 return Err(Refusal::Answer(400, "malformed Content-Length"));
             }
-            // More digits than a length has is too large, not malformed.
+            // A number that does not fit a `usize` is well-formed. The body is then refused as too large, and
+            // not as malformed.
             Ok(Length::Known(length.parse().unwrap_or(usize::MAX)))
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
         (_, []) => Err(Refusal::Answer(501, "only the transfer coding chunked is known")),
-        // RFC 9112, 6.1: a request with both is an attempt at smuggling, or broken.
+        // RFC 9112, 6.1: a request with both headers is an attempt at smuggling, or broken.
         _ => Err(Refusal::Answer(400, "both Content-Length and Transfer-Encoding")),
     }
 }

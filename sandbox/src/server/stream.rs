@@ -1,4 +1,4 @@
-//! Bytes of one connection: plain or TLS, read through a buffer, every wait with a deadline.
+//! The bytes of one connection, plain or TLS. Reads go through a buffer, and every wait has a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,22 +16,22 @@ enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// A connection and what was read of it but not yet used.
+/// A connection with a buffer for bytes that were read and not used yet.
 pub(super) struct Stream {
     transport: Transport,
     buffer: Vec<u8>,
-    /// Of `buffer`: what is before it was used.
+    /// The number of bytes at the start of `buffer` that were used already.
     used: usize,
     client_certificate: Option<Vec<u8>>,
-    /// What TLS began with.
+    /// The server's certificates at the moment when the TLS connection began.
     tls: Option<Arc<Material>>,
 }
 
-/// Read from the socket in one go.
+/// How many bytes are read from the socket at a time.
 const READ_BYTES: usize = 16 << 10;
 
 impl Stream {
-    /// Shakes hands when `tls` is given.
+    /// Opens the stream. Performs the TLS handshake when `tls` is given.
     pub fn open(
         socket: TcpStream,
         tls: Option<&ServerTls>,
@@ -49,7 +49,8 @@ impl Stream {
         while stream.conn.is_handshaking() {
             stream.sock.set_read_timeout(Some(time_left(deadline)?))?;
             if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
-                // The alert says what was wrong; without it the client sees a connection that just ended.
+                // The alert tells the client what was wrong. Without the alert the client sees only a
+                // connection that ended.
                 let _ = stream.conn.write_tls(&mut stream.sock);
                 return Err(error);
             }
@@ -67,7 +68,8 @@ impl Stream {
         Stream { transport, buffer: Vec::new(), used: 0, client_certificate, tls }
     }
 
-    /// The server's certificate, or whom it believes, was replaced since.
+    /// Whether the server's certificate, or its authority for client certificates, was replaced since
+    /// the connection began.
     pub fn is_outdated(&self, now: Option<&ServerTls>) -> bool {
         match (&self.tls, now) {
             (Some(then), Some(now)) => !Arc::ptr_eq(then, &now.now()),
@@ -75,10 +77,10 @@ impl Stream {
         }
     }
 
-    /// Ends in order: the client reads everything that was written and then the end.
+    /// Ends the connection in the usual way, so that the client reads everything that was written and then the end.
     ///
-    /// What the client still sends is read and dropped for a moment: closing a socket with unread bytes makes the
-    /// kernel send a reset, which can overtake the answer.
+    /// Bytes that the client still sends are read and dropped for a moment, because closing a socket with unread bytes
+    /// makes the kernel send a reset, which can overtake the answer.
     pub fn close(mut self, patience: Duration) {
         if let Transport::Tls(stream) = &mut self.transport {
             stream.conn.send_close_notify();
@@ -98,7 +100,8 @@ impl Stream {
         }
     }
 
-    /// Ends with a TCP reset instead of an orderly end, when the last handle of the socket is dropped.
+    /// Makes the connection end with a TCP reset instead of an orderly end, when the last handle of the
+    /// socket is dropped.
     pub fn reset(self) {
         let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
     }
@@ -162,6 +165,6 @@ impl Bytes for Stream {
 
 fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // A zero read time-out means none at all to the operating system.
+    // The operating system takes a read time-out of zero as no time-out.
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

@@ -1,4 +1,4 @@
-//! Who may call, and the files that say how: accounts, tokens, kubeconfigs.
+//! The users of the Kubernetes half, and the files with their credentials: accounts, tokens, kubeconfigs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,8 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the Kubernetes half, with every way to prove it: in memory there is no certificate, and its identity is empty.
+/// A user of the Kubernetes half with all its credentials. When the sandbox is in memory, there is no certificate and
+/// `identity` is empty.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,
@@ -24,7 +25,7 @@ pub struct Account {
 /// The accounts by name.
 pub(super) type Accounts = BTreeMap<String, Account>;
 
-/// May do everything.
+/// Returns rules that allow everything.
 pub fn admin_rules() -> Vec<PolicyRule> {
     let every_path = PolicyRule {
         non_resource_urls: owned(&["*"]),
@@ -34,7 +35,7 @@ pub fn admin_rules() -> Vec<PolicyRule> {
     vec![rule(&["*"], &["*"], &["*"]), every_path]
 }
 
-/// What the official ClusterRole of a CCM allows, no more: no `get` of services, for one.
+/// Returns exactly the rules of the official ClusterRole of a CCM. They do not allow `get` of services, for example.
 pub fn official_rules() -> Vec<PolicyRule> {
     vec![
         rule(&[""], &["services"], &["list", "watch"]),
@@ -47,11 +48,12 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// Names the role of `ccm`: `manifests` is this project's own, anything else the official one.
+/// The variable that chooses the role of `ccm`. `manifests` means this project's own role, and any other value means
+/// the official role.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// What `ccm` may do everywhere, and in `kube-system`. A person's commands have the same account in tests, and look there for
-/// the settings of the daemon.
+/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`. In tests,
+/// the commands of a person use the same account, and read the settings of the daemon in `kube-system`.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     let workloads = rule(&["apps"], &["deployments", "daemonsets"], &["list"]);
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
@@ -62,7 +64,7 @@ pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     Ok((manifest("role.yaml")?, in_system))
 }
 
-/// The rules of the role that a file of `manifests/base` begins with.
+/// Returns the rules of the first role in a file of `manifests/base`.
 fn manifest(file: &str) -> io::Result<Vec<PolicyRule>> {
     #[derive(serde::Deserialize)]
     struct Role {
@@ -89,7 +91,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Makes tokens, each another one.
+/// A generator of tokens. Each token is different.
 pub(super) struct Tokens(Mutex<SplitMix64>);
 
 impl Tokens {
@@ -97,7 +99,7 @@ impl Tokens {
         Tokens(Mutex::new(SplitMix64::new(seed)))
     }
 
-    /// Letters and digits, 64 as in a token of the cloud.
+    /// Returns 64 letters and digits, like a token of the cloud.
     pub fn next(&self) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut generator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +107,8 @@ impl Tokens {
     }
 }
 
-/// Another number each time, in any process of this machine. It only has to differ, not to be a secret.
+/// Returns a number that no other call returns, in any process of this machine. The number does not have to
+/// be a secret.
 pub(super) fn unique() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let nanoseconds =
@@ -116,7 +119,8 @@ pub(super) fn unique() -> u64 {
     generator.next()
 }
 
-/// A folder of this run alone, for its owner only; removed with everything in it when dropped.
+/// A folder that only this run uses and only its owner can read. When dropped, the folder and all its
+/// files are removed.
 pub(super) struct Folder {
     path: PathBuf,
 }
@@ -132,7 +136,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file that only its owner reads; answers its path.
+    /// Writes a file that only its owner can read, and returns its path.
     pub fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         let mut file = fs::OpenOptions::new()

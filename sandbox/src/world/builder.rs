@@ -1,4 +1,4 @@
-//! What a sandbox is to be, and making it so.
+//! The configuration of a sandbox, and its start.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,8 @@ use crate::kubelet::Kubelets;
 use crate::kubernetes::Cluster;
 use crate::robot::{OWN_ACCOUNT, Robot, Sees};
 
-/// A sandbox to be: one node, no Service, no Network, no Robot, real time, both halves on free ports of 127.0.0.1.
+/// The configuration of a sandbox. The default is one node, no Service, no Network, no Robot, real time, and both
+/// halves on free ports of 127.0.0.1.
 #[derive(Clone, Debug)]
 pub struct Builder {
     nodes: usize,
@@ -58,21 +59,22 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Servers `worker-1` … with a Node each.
+    /// Creates servers `worker-1` … with a Node each.
     pub fn nodes(mut self, nodes: usize) -> Builder {
         self.nodes = nodes;
         self
     }
 
-    /// Dedicated servers `metal-1` … with a Node each. With none the Robot web service is not served.
+    /// Creates dedicated servers `metal-1` … with a Node each. When the number is 0, the Robot web service
+    /// is not served.
     ///
-    /// In a Network they are in a subnet of type `vswitch`.
+    /// Dedicated servers are in a subnet of type `vswitch` when there is a Network.
     pub fn robot(mut self, servers: usize) -> Builder {
         self.robot = servers;
         self
     }
 
-    /// The Robot web service is served, whatever servers it has.
+    /// Serves the Robot web service, even without dedicated servers.
     pub fn serve_robot(mut self) -> Builder {
         self.serve_robot = true;
         self
@@ -82,93 +84,96 @@ impl Builder {
         self.serve_robot || self.robot > 0
     }
 
-    /// Services `web-1` … of type LoadBalancer in the namespace `default`.
+    /// Creates Services `web-1` … of type LoadBalancer in the namespace `default`.
     pub fn services(mut self, services: usize) -> Builder {
         self.services = services;
         self
     }
 
-    /// Multiplies every duration of the simulation: 0.01 is a hundred times faster.
+    /// Multiplies every duration of the simulation by `scale`. For example, 0.01 is a hundred times faster.
     pub fn scale(mut self, scale: f64) -> Builder {
         self.scale = scale;
         self
     }
 
-    /// A Network `sandbox` with this range; the first 100 nodes' servers are in it, which is all that a Network takes.
+    /// Creates a Network `sandbox` with this range. The first 100 nodes' servers are attached, because a Network can
+    /// have no more.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());
         self
     }
 
-    /// What it is not, is not served. Robot is beside the Hetzner half where there are dedicated servers.
+    /// Serves only this half. Robot is served together with the Hetzner half when there are dedicated servers.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
     }
 
-    /// Nodes are at least so large, in bytes of JSON.
+    /// Makes each Node at least `bytes` of JSON large.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self
     }
 
-    /// Without: Nodes change only when somebody changes them, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
+    /// Whether kubelets report by themselves. Otherwise Nodes change only when somebody changes them, or by
+    /// [`Kubelets::heartbeat`] and [`Kubelets::expire`].
     pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
         self.heartbeats = heartbeats;
         self
     }
 
-    /// Nothing listens: [`Sandbox::exchange`] answers in the caller's thread. No threads, no TLS and no client
-    /// certificates, no files unless asked for. Kubelets do what is due when a request comes. Tokens, UIDs and names
-    /// follow from the calls and the last number of the [`address`](Builder::address) alone, so that with simulated time the
-    /// same calls get the same answers.
+    /// Makes the sandbox listen on no port. [`Sandbox::exchange`] answers requests in the caller's thread. There are no
+    /// threads, no TLS, no client certificates, and no files unless somebody asks for files. Kubelets do their due work
+    /// when a request comes. Tokens, UIDs and names depend only on the calls and the last number of the
+    /// [`address`](Builder::address), so that with simulated time the same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
     }
 
-    /// The Kubernetes half is a corner of the cluster of that kubeconfig, see [`Cluster::real`].
+    /// Uses a part of the real cluster that this kubeconfig belongs to as the Kubernetes half, see [`Cluster::real`].
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self
     }
 
-    /// Where both halves listen, e.g. `::1`. It must be an address of the loopback interface.
+    /// Sets the address on which both halves listen, e.g. `::1`. It must be an address of the loopback interface.
     pub fn address(mut self, address: IpAddr) -> Builder {
         self.ports.address = address;
         self
     }
 
-    /// 0: any free one.
+    /// Sets the port of the Hetzner half. 0 means any free port.
     pub fn port_hetzner(mut self, port: u16) -> Builder {
         self.ports.hetzner = port;
         self
     }
 
-    /// 0: any free one.
+    /// Sets the port of the Kubernetes half. 0 means any free port.
     pub fn port_kubernetes(mut self, port: u16) -> Builder {
         self.ports.kubernetes = port;
         self
     }
 
-    /// 0: any free one.
+    /// Sets the port of the Robot web service. 0 means any free port.
     pub fn port_robot(mut self, port: u16) -> Builder {
         self.ports.robot = port;
         self
     }
 
-    /// Starts it.
+    /// Starts the sandbox.
     ///
     /// # Panics
-    /// Where [`try_start`](Builder::try_start) fails.
+    /// Panics when [`try_start`](Builder::try_start) fails.
     pub fn start(self) -> Sandbox {
         self.try_start().unwrap_or_else(|error| panic!("the sandbox does not start: {error}"))
     }
 
-    /// Starts it.
+    /// Starts the sandbox.
     ///
     /// # Errors
-    /// A port is taken, the folder of credentials cannot be written, or the scale or the range makes no sense.
+    /// An error means that a port is in use, that the folder of credentials cannot be written, or that the scale or the
+    /// range is invalid.
     pub fn try_start(self) -> io::Result<Sandbox> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(self.scale.is_finite() && self.scale > 0.0) {
@@ -188,7 +193,7 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        // On a real cluster a test could not take the second one away again.
+        // On a real cluster, a test could not remove the rules for `kube-system` again.
         let (everywhere, in_kube_system) = match self.real_cluster {
             None => ccm_rules()?,
             Some(_) => (official_rules(), Vec::new()),
@@ -208,7 +213,7 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// All halves with nothing in them, not served yet.
+    /// Creates all halves, without any objects in them. The halves are not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;
         let seed = match (self.in_memory, self.ports.address) {
@@ -237,7 +242,7 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // Nothing listens there: a client that would connect is refused.
+            // Nothing listens on these ports, so that a client that tries to connect is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {
@@ -288,7 +293,7 @@ impl Builder {
     }
 }
 
-/// Resources that can be attached to one Network.
+/// The largest number of resources that can be attached to one Network.
 const MOST_IN_A_NETWORK: usize = 100;
 
 fn service(name: &str) -> Value {
@@ -307,7 +312,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The last is a name that only a proxy may resolve: this machine itself is reached without one.
+        // The name `kubernetes.test` is resolved only by a proxy. Clients reach the other names without a proxy,
+        // because they are this machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -331,7 +337,7 @@ impl Projects {
         projects
     }
 
-    /// A log that knows the tokens.
+    /// Returns a call log in which the callers with our tokens have names.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

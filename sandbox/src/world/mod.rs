@@ -1,5 +1,5 @@
-//! A whole simulated world: both halves served, a project with servers, a cluster with their nodes, who may call
-//! what, and everything a test wants to see or break.
+//! A whole simulated world: both halves, a project with servers, a cluster with their nodes, the users and their
+//! rights, and everything that a test wants to see or break.
 
 mod access;
 mod builder;
@@ -28,7 +28,7 @@ pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
 
-/// A running world. Dropped, it stops its servers and kubelets and removes its files.
+/// A running world. When dropped, the sandbox stops its servers and kubelets and removes its files.
 ///
 /// ```no_run
 /// use sandbox::Sandbox;
@@ -37,11 +37,13 @@ pub use builder::Builder;
 /// let ccm = std::process::Command::new("ccm").arg("run").envs(sandbox.env_of("ccm"));
 /// ```
 pub struct Sandbox {
-    // First: kubelets write to the cluster, and end before it.
+    // This field is the first, so that it is dropped first. Kubelets write to the cluster, and must end
+    // before the cluster.
     kubelets: Kubelets,
-    /// The halves that answer; in memory without a server.
+    /// The halves that answer requests, each with its server. In memory, a half has no server.
     served: Mutex<HashMap<Half, Option<Server>>>,
-    /// Where to listen; with the real port once a half was served, so that it comes back at the same place.
+    /// The addresses on which the halves listen. The real port is stored when a half is first served, so that a half
+    /// that was stopped is served at the same address again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -53,13 +55,13 @@ pub struct Sandbox {
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
-    /// None in memory.
+    /// `None` in memory.
     tls: Option<Tls>,
     tokens: Tokens,
     calls: Arc<CallLog>,
     faults: Arc<Faults>,
     accounts: Mutex<Accounts>,
-    /// Made when it is asked for.
+    /// The folder, which is created when it is first used.
     folder: OnceLock<Folder>,
 }
 
@@ -80,9 +82,9 @@ struct Ports {
 /// The projects of the cloud, and their tokens.
 #[derive(Clone, Debug)]
 pub struct Projects {
-    /// The one with the servers.
+    /// The project with the servers.
     pub own: u64,
-    /// Somebody else's.
+    /// A project of somebody else.
     pub foreign: u64,
     pub token: String,
     pub read_only_token: String,
@@ -91,7 +93,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A connection that does not end keeps the cluster alive, until the process ends without a word.
+        // A connection that does not end keeps a reference to the cluster until the process ends, and then no
+        // destructor runs. The cluster is therefore cleared here.
         self.cluster.clear();
     }
 }
@@ -109,7 +112,7 @@ impl Sandbox {
         &self.cluster
     }
 
-    /// The Robot web service, served or not.
+    /// Returns the Robot web service, whether the service is served or not.
     pub fn robot(&self) -> &Arc<Robot> {
         &self.robot
     }
@@ -130,7 +133,7 @@ impl Sandbox {
         &self.projects
     }
 
-    /// Another token of the project with the servers, as people make one before they delete the old one.
+    /// Creates another token of the project with the servers, as people do before they delete the old token.
     pub fn add_token(&self) -> String {
         let token = self.tokens.next();
         self.cloud.add_token(self.projects.own, &token, false);
@@ -138,28 +141,29 @@ impl Sandbox {
         token
     }
 
-    /// The project with the servers.
+    /// Returns the ID of the project with the servers.
     pub fn project(&self) -> u64 {
         self.projects.own
     }
 
-    /// The Network that the builder was asked for.
+    /// Returns the ID of the Network, if the builder was asked for a Network.
     pub fn network(&self) -> Option<u64> {
         self.network
     }
 
-    /// The CA of the Kubernetes half.
+    /// Returns the CA of the Kubernetes half.
     ///
     /// # Panics
-    /// In memory there is none.
+    /// Panics in memory, because there is no CA.
     pub fn authority(&self) -> &Authority {
         &self.material().authority
     }
 
-    /// The certificate of the Kubernetes half, and whose client certificates it believes; a test may replace them.
+    /// Returns the certificate of the Kubernetes half and its authority for client certificates. A test
+    /// may replace both.
     ///
     /// # Panics
-    /// In memory there is none.
+    /// Panics in memory, because there is no certificate.
     pub fn tls(&self) -> &ServerTls {
         &self.material().server
     }
@@ -168,10 +172,10 @@ impl Sandbox {
         self.tls.as_ref().unwrap_or_else(|| panic!("a sandbox in memory has no TLS"))
     }
 
-    /// Where kubeconfigs are written; a test may put its own files there. Gone with the sandbox.
+    /// Returns the folder of the kubeconfigs, which is removed with the sandbox. A test may write its own files there.
     ///
     /// # Panics
-    /// It cannot be made.
+    /// Panics when the folder cannot be created.
     pub fn folder(&self) -> &Path {
         self.files().path()
     }
@@ -181,12 +185,12 @@ impl Sandbox {
             .get_or_init(|| Folder::new().unwrap_or_else(|error| panic!("no folder: {error}")))
     }
 
-    /// Base URL of the cloud's API.
+    /// Returns the base URL of the cloud's API.
     pub fn hetzner_url(&self) -> String {
         format!("http://{}/v1", self.address(Half::Hetzner))
     }
 
-    /// Base URL of the metadata service, which only a cloud server can reach in the real world.
+    /// Returns the base URL of the metadata service, which only a cloud server can reach in the real world.
     pub fn metadata_url(&self) -> String {
         format!("http://{}/hetzner/v1/metadata", self.address(Half::Hetzner))
     }
@@ -196,12 +200,12 @@ impl Sandbox {
         format!("{scheme}://{}", self.address(Half::Kubernetes))
     }
 
-    /// Base URL of the Robot web service.
+    /// Returns the base URL of the Robot web service.
     pub fn robot_url(&self) -> String {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether it is served from the start, and in the environment.
+    /// Whether the half is served from the start. Its address is then in the environment.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -209,27 +213,28 @@ impl Sandbox {
         }
     }
 
-    /// Whether nothing listens, and [`exchange`](Sandbox::exchange) answers.
+    /// Whether nothing listens and [`exchange`](Sandbox::exchange) answers.
     pub fn is_in_memory(&self) -> bool {
         self.tls.is_none()
     }
 
-    /// Where a half is served, or was until it was stopped; port 0 when it never was.
+    /// Returns the address of a half that is served or was served before it was stopped. The port is 0 when the half
+    /// was never served.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();
         SocketAddr::new(ports.address, ports.of(half))
     }
 
-    /// Nobody listens there any more: connections are refused.
+    /// Stops a half. Connections to its address are refused from now on.
     pub fn stop(&self, half: Half) {
         let server = self.served().remove(&half);
         drop(server);
     }
 
-    /// Serves a half that was stopped, at the same address. Nothing happens when it is served.
+    /// Serves a half again that was stopped, at its previous address. Nothing happens when the half is served already.
     ///
     /// # Errors
-    /// Somebody else took the port meanwhile.
+    /// An error means that somebody else took the port meanwhile.
     pub fn resume(&self, half: Half) -> io::Result<()> {
         let mut served = self.served();
         if served.contains_key(&half) {
@@ -250,12 +255,13 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether requests are answered now.
+    /// Whether the half answers requests now.
     pub fn is_served(&self, half: Half) -> bool {
         self.served().contains_key(&half)
     }
 
-    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. A half that was stopped resets.
+    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. The connection ends with a reset
+    /// when the half was stopped.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -264,7 +270,7 @@ impl Sandbox {
         server::exchange(&self.config(half), request, pause)
     }
 
-    /// Of a server of this half, on any port.
+    /// Returns the configuration of this half's server. The port is any free port.
     fn config(&self, half: Half) -> Config {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
@@ -281,16 +287,17 @@ impl Sandbox {
         }
     }
 
-    /// A new cloud server and its Node.
+    /// Creates a cloud server and its Node. Returns the server's ID.
     pub fn join(&self, server: ServerSpec) -> u64 {
         let id = self.cloud.create_server(self.projects.own, server);
         self.register_nodes_of(&[id]);
         id
     }
 
-    /// Nodes for servers that are there already.
+    /// Registers Nodes for servers that exist already.
     ///
-    /// The kubelet sees the private address when the server has one, else the public IPv4, else none.
+    /// The kubelet finds the server's private address. Without a private address the kubelet finds the public IPv4
+    /// address, and without both no address.
     pub fn register_nodes_of(&self, ids: &[u64]) {
         for id in ids {
             let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
@@ -309,15 +316,16 @@ impl Sandbox {
         }
     }
 
-    /// A new dedicated server and its Node. Returns its number.
+    /// Creates a dedicated server and its Node. Returns the server's number.
     pub fn join_dedicated(&self, name: &str) -> u64 {
         let number = self.robot.create(name);
         self.register_dedicated_node(number);
         number
     }
 
-    /// The Node of a dedicated server that is there already. Its kubelet is started with `--node-ip` when the Network
-    /// has a subnet for dedicated servers with a free address; else it sees the public IPv4, if there is one.
+    /// Registers the Node of a dedicated server that exists already. When the Network has a subnet for dedicated
+    /// servers, and the subnet has a free address, the kubelet is started with `--node-ip`. Otherwise the kubelet finds
+    /// the public IPv4 address, if there is one.
     ///
     /// # Panics
     /// See [`Kubelets::register`].
@@ -346,7 +354,7 @@ impl Sandbox {
         });
     }
 
-    /// A Node alone; its server, if it has one, is there already.
+    /// Registers a Node alone. Its server, if it has one, exists already.
     ///
     /// # Panics
     /// See [`Kubelets::register`].
@@ -354,10 +362,11 @@ impl Sandbox {
         self.kubelets.register(spec);
     }
 
-    /// A user of the Kubernetes half with these rules, a token and a client certificate; replaces one of that name.
+    /// Adds a user of the Kubernetes half with these rules, a token and a client certificate. A user of the same
+    /// name is replaced.
     ///
     /// # Errors
-    /// The certificate cannot be made.
+    /// An error means that the certificate cannot be made.
     pub fn add_user(
         &self,
         name: &str,
@@ -391,12 +400,13 @@ impl Sandbox {
         Ok(account)
     }
 
-    /// The token and certificate of a user: `admin`, `ccm`, or one that was added.
+    /// Returns the token and certificate of a user: `admin`, `ccm`, or a user that was added.
     pub fn account(&self, user: &str) -> Option<Account> {
         self.accounts().get(user).cloned()
     }
 
-    /// A kubeconfig whose only user logs in like this; for a test to change and to write.
+    /// Returns a kubeconfig with one user, who authenticates with `login`. The test can change the kubeconfig and must
+    /// write the file itself.
     pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
         let authority = self.tls.as_ref().map(|tls| &tls.authority);
         let authority = authority.map(|authority| authority.certificate_pem().to_owned());
@@ -409,15 +419,16 @@ impl Sandbox {
         }
     }
 
-    /// What a shell exports to work on this world as `admin`; the kubeconfig's other context is `ccm`.
+    /// Returns the variables that a shell exports to work on this world as `admin`. The kubeconfig's other
+    /// context is `ccm`.
     pub fn env(&self) -> Vec<(String, String)> {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// The same as that user.
+    /// Returns the variables that a shell exports to work on this world as the user of this name.
     ///
     /// # Panics
-    /// There is no such user, or its kubeconfig cannot be written.
+    /// Panics when there is no such user, or when its kubeconfig cannot be written.
     pub fn env_of(&self, user: &str) -> Vec<(String, String)> {
         let account =
             self.account(user).unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
@@ -451,7 +462,8 @@ impl Sandbox {
         variables
     }
 
-    /// The kubeconfig of [`env`](Sandbox::env): `admin` by certificate in the context `sandbox`, `ccm` by token.
+    /// Writes the kubeconfig of [`env`](Sandbox::env). In the context `sandbox`, `admin` authenticates with a
+    /// certificate. In the context `ccm`, `ccm` authenticates with a token.
     fn write_kubeconfig(&self) -> io::Result<()> {
         let mut contexts = Vec::new();
         if let Some(admin) = self.account("admin") {
@@ -507,8 +519,8 @@ impl Ports {
     }
 }
 
-/// The pods of the n-th node, counted from 1: 10.244.n.0/24, as with the usual cluster CIDR 10.244.0.0/16. That has
-/// room for 255 nodes; what is beyond gets its addresses from 10.129.0.0 on.
+/// Returns the pod range of the n-th node, counted from 1: 10.244.n.0/24, as with the usual cluster CIDR 10.244.0.0/16.
+/// That CIDR has room for 255 nodes; further nodes get their ranges from 10.129.0.0 on.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)

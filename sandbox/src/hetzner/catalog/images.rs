@@ -1,4 +1,4 @@
-//! `/images`: what a server is made from. System images only: there are no snapshots and no backups.
+//! `/images`: the images from which servers are made. All are system images: there are no snapshots and no backups.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use super::{CATALOG, Entry};
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub id: u64,
-    /// Shared by the images of both architectures.
+    /// The name, which the images of both architectures share.
     pub name: &'static str,
     pub description: &'static str,
     pub os_flavor: &'static str,
@@ -21,7 +21,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// By ID, or by name for the architecture of the server type.
+    /// Finds an image by its ID, or by its name and the architecture of the server type.
     pub fn find_for(text: &str, architecture: &str) -> Option<&'static Image> {
         let number = text.parse::<u64>().ok();
         let matches = |image: &&Image| Some(image.id) == number || image.name == text;
@@ -39,7 +39,7 @@ impl Image {
     }
 }
 
-/// All of them are available system images of no project, which have no labels.
+/// All images are available system images that belong to no project and have no labels.
 impl Entry for Image {
     const KIND: &'static str = "image";
     const PARAMETERS: &'static [&'static str] = &[

@@ -1,4 +1,4 @@
-//! `/load_balancer_types`: sizes of load balancers, their limits and prices.
+//! `/load_balancer_types`: sizes of load balancers, with their limits and prices.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -21,12 +21,12 @@ pub struct LoadBalancerType {
     pub max_services: usize,
     pub max_assigned_certificates: usize,
     pub max_connections: u64,
-    /// Euro without VAT, in cents; the same in every location.
+    /// The price of a month in cents of a euro without VAT, which is the same in every location.
     monthly_cents: u64,
 }
 
 impl LoadBalancerType {
-    /// New ones can be had.
+    /// Whether new load balancers of this type can be created.
     pub fn is_sold(&self, world: &World) -> bool {
         let until = world
             .circumstances
@@ -40,7 +40,7 @@ impl LoadBalancerType {
         let dates = world.circumstances.deprecated.get(self.name);
         let deprecation = dates
             .map(|(announced, until)| text!({"announced": announced, "unavailable_after": until}));
-        // Nothing changes them.
+        // Nothing changes the prices.
         static PRICES: OnceLock<BTreeMap<u64, Text>> = OnceLock::new();
         let prices = PRICES.get_or_init(|| {
             let all = LoadBalancerType::all().iter();

@@ -1,4 +1,4 @@
-//! `/locations`: where servers stand, and in which network zone.
+//! `/locations`: the places of servers, and their network zones.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,19 +18,19 @@ pub struct Location {
     pub latitude: f64,
     pub longitude: f64,
     pub network_zone: &'static str,
-    /// What the metadata service of a server there calls its availability zone.
+    /// The availability zone that the metadata service of a server in this location shows.
     pub availability_zone: &'static str,
-    /// Traffic of a server or a load balancer that costs nothing extra, a month.
+    /// The monthly traffic of a server or a load balancer that costs nothing extra.
     included_terabytes: u64,
 }
 
-/// The name of a network zone, when there is one with this name.
+/// Returns the static name of a network zone, or `None` when there is no such zone.
 pub fn network_zone(name: &str) -> Option<&'static str> {
     let mut zones = Location::all().iter().map(|location| location.network_zone);
     zones.find(|zone| *zone == name)
 }
 
-/// Bytes a month that cost nothing extra.
+/// Returns the bytes a month that cost nothing extra.
 pub fn included_traffic(location: &str) -> u64 {
     Location::find(location).map_or(0, |location| location.included_terabytes << 40)
 }

@@ -1,7 +1,7 @@
-//! What the provider offers in every project: locations, types of servers and load balancers, images. Read-only.
+//! The read-only catalog of every project: locations, types of servers and load balancers, images.
 //!
-//! The entries and their prices are data, in `hetzner/catalog.json`. Each file here has one kind of entry, what can be
-//! asked about it and its JSON.
+//! The entries and their prices are data, in `hetzner/catalog.json`. Each file in this module contains one kind of
+//! entry, its query parameters and its JSON.
 
 pub mod images;
 pub mod load_balancer_types;
@@ -33,15 +33,15 @@ struct Catalog {
     images: Vec<Image>,
 }
 
-/// What all prices have in common.
+/// The numbers that all prices share.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Prices {
-    /// The German VAT, which is in the gross prices.
+    /// The German VAT, which gross prices include.
     vat_percent: f64,
-    /// A month is billed as so many hours: the monthly price caps the sum of hours.
+    /// The number of hours in a billed month. The monthly price is the limit for the sum of the hours.
     hours_a_month: f64,
-    /// Euro without VAT, in cents, for traffic that is not included.
+    /// The price of traffic that is not included, in cents of a euro without VAT.
     cents_per_terabyte: f64,
 }
 
@@ -52,31 +52,32 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
 
 /// A kind of entry.
 pub trait Entry: Sized + 'static {
-    /// The name in errors and answers; with an `s` the name of a list and its path.
+    /// The name in errors and answers. With an `s`, it is the name of the list and its path.
     const KIND: &'static str;
-    /// The query parameters of the list. `sort` is documented for locations and images alone, and `hcloud` sends it for all.
+    /// The query parameters of the list. `sort` is documented only for locations and images, but `hcloud` sends `sort`
+    /// for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
-    /// All entries, in the order of lists.
+    /// Returns all entries, in the order of lists.
     fn all() -> &'static [Self];
 
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether a list has it that was not asked for anything.
+    /// Whether a list without filters contains the entry.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }
 
-    /// Whether the filters of a list select it.
+    /// Whether the filters of a list select the entry.
     fn is_asked_for(&self, query: &Query) -> bool {
         query.one("name").is_none_or(|name| name == self.name())
     }
 
-    /// The entry as the API shows it.
+    /// Returns the entry as the API shows it.
     fn json(&self, world: &World) -> Text;
 
-    /// Finds an entry by the ID or the name that a request gave.
+    /// Finds an entry by an ID or a name in a request.
     fn find(text: &str) -> Option<&'static Self> {
         let number = text.parse::<u64>().ok();
         let is_it = |entry: &&Self| Some(entry.id()) == number || entry.name() == text;
@@ -112,12 +113,12 @@ fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
     Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| entry.json(call.world)))
 }
 
-/// The ID of a path segment; what is not a number names nothing.
+/// Parses the ID of a path segment. A segment that is not a number is a path that does not exist.
 pub fn id(segment: &str) -> Result<u64, ApiError> {
     segment.parse().map_err(|_| ApiError::no_such_path())
 }
 
-/// `GET` is all that a catalog answers.
+/// Answers `GET`, and refuses all other methods.
 pub fn read_only(
     method: &str,
     answer: impl FnOnce() -> Result<Reply, ApiError>,
@@ -125,7 +126,7 @@ pub fn read_only(
     if method == "GET" { answer() } else { Err(ApiError::wrong_method(method)) }
 }
 
-/// What something costs in a location, when a month of it costs so many cents without VAT.
+/// Returns the price of something in a location, from the price of a month in cents without VAT.
 fn price_per_time(location: &str, monthly_cents: u64) -> Text {
     let (prices, monthly) = (&CATALOG.prices, monthly_cents as f64);
     text!({
@@ -136,7 +137,7 @@ fn price_per_time(location: &str, monthly_cents: u64) -> Text {
 }
 
 impl Prices {
-    /// Decimal strings in euro.
+    /// Returns net and gross price as decimal strings in euro.
     fn price(&self, cents: f64) -> Text {
         let gross = cents * (100.0 + self.vat_percent) / 100.0;
         text!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", gross / 100.0)})

@@ -1,4 +1,4 @@
-//! `/server_types`: sizes of servers, where they are sold and until when.
+//! `/server_types`: sizes of servers, the locations where they are sold, and until when.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -31,12 +31,12 @@ pub struct ServerType {
 #[serde(deny_unknown_fields)]
 pub struct Offer {
     pub location: &'static str,
-    /// Euro without VAT, in cents.
+    /// The price of a month in cents of a euro without VAT.
     pub monthly_cents: u64,
     pub deprecation: Option<Deprecation>,
 }
 
-/// When the end of the type was announced, and when it is sold no more; RFC 3339 time stamps.
+/// When the end of the type was announced, and until when the type is sold, as RFC 3339 timestamps.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {
@@ -45,8 +45,8 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// As it was when somebody first asked, in real or in simulated time: every server in a list shows its type, prices
-    /// and all.
+    /// Returns the JSON as it was at the first call, with one value for real and one for simulated time. The JSON is
+    /// kept because every server in a list shows its type with all prices.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -59,7 +59,7 @@ impl ServerType {
 
     fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
-        // The old field on the type itself is only set when every location says the same.
+        // The old field on the type itself is only set when all locations agree.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere
             .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));
@@ -74,7 +74,7 @@ impl ServerType {
 }
 
 impl Offer {
-    /// New servers can be had here.
+    /// Whether new servers of this type can be created in this location.
     pub fn is_sold(&self) -> bool {
         let until = self
             .deprecation
@@ -82,12 +82,12 @@ impl Offer {
         until.is_none_or(|until| time::timestamp() < until)
     }
 
-    /// Bytes a month.
+    /// Returns the included traffic in bytes a month.
     pub fn included_traffic(&self) -> u64 {
         included_traffic(self.location)
     }
 
-    /// `available` and `recommended` came in April 2026, when `/datacenters` was on its way out.
+    /// The API has shown `available` and `recommended` since April 2026, when `/datacenters` was about to be removed.
     fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
         text!({

@@ -1,4 +1,4 @@
-//! A certificate's PEM text, and what it says.
+//! A certificate's PEM text, and the facts in the certificate.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use x509_parser::prelude::FromDer;
 #[derive(Clone, Debug)]
 pub struct Content {
     pub pem: String,
-    /// SHA-256 of the first certificate, in bytes with colons.
+    /// SHA-256 of the first certificate, as bytes with colons between them.
     pub fingerprint: String,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
@@ -22,7 +22,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads a chain. Errors are sentences.
+    /// Reads a certificate chain. Errors are sentences.
     pub fn parse(pem: &str) -> Result<Content, String> {
         let chain = chain(pem)?;
         let first = chain.first().ok_or("holds no certificate")?;
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// The key is the one of the first certificate. Errors are sentences.
+/// Checks that the key belongs to the first certificate. Errors are sentences.
 pub fn check_key(certificate_pem: &str, key_pem: &str) -> Result<(), String> {
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(unreadable)?;
     let key = sign::any_supported_type(&key).map_err(unreadable)?;
@@ -63,7 +63,7 @@ fn unreadable(problem: impl Display) -> String {
 }
 
 fn fingerprint(der: &[u8]) -> String {
-    // The TLS library has the hash already.
+    // The TLS library contains the hash already.
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(der));
     let bytes = hash.as_ref().map_or(&[][..], |hash| hash.as_ref());

@@ -1,4 +1,4 @@
-//! New certificates: uploaded ones are there at once, managed ones are issued.
+//! New certificates. Uploaded certificates exist at once; managed certificates are issued.
 
 use serde_json::Value;
 
@@ -23,12 +23,12 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let shown = call.world.certificates.get(&id);
     let shown = shown.map(|certificate| certificate.json(call.world));
     let answer = text!({"certificate": shown});
-    // The document has no null for it: an uploaded one has no action.
+    // The API's document allows no null for the action, so that an uploaded certificate's answer leaves the field out.
     let action = action.map(|action| call.world.action_json(action));
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Puts a certificate into the world as `POST /certificates` would; a managed one is issued already.
+/// Puts a certificate into the world as `POST /certificates` would. A managed certificate is issued already.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
@@ -41,8 +41,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Puts a certificate into the world as the API showed it. One that was issued or uploaded can be used; what is not shown of
-/// its content is empty.
+/// Puts a certificate into the world as the API showed it. A certificate that was issued or uploaded can be used. The
+/// parts of its content that the API does not show are empty.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);
@@ -106,7 +106,7 @@ fn read_content(fields: &mut Fields) -> Result<Content, ApiError> {
     Ok(content)
 }
 
-/// Host names; the first label may be a wildcard.
+/// Reads host names, whose first label may be a wildcard.
 fn read_domains(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
     let domains = fields.strings("domain_names")?.unwrap_or_default();
     if domains.is_empty() {

@@ -1,4 +1,4 @@
-//! Issuance of managed certificates: it takes a while, and fails when a domain is in no DNS zone of the project.
+//! Issuance of managed certificates, which takes a while and fails when a domain is in no DNS zone of the project.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// The real one takes minutes now and then; half a minute shows that it is not at once.
+/// A real issuance takes minutes now and then. Half a minute is enough to show that the issuance is not immediate.
 const TAKES: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ enum Issuance {
 }
 
 impl Managed {
-    /// As it was shown; None for an uploaded certificate.
+    /// Returns the status as the API showed it, or `None` for an uploaded certificate.
     pub fn shown(status: &Value) -> Option<Managed> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let issuance = match status["issuance"].as_str()? {
@@ -70,7 +70,7 @@ impl Managed {
 }
 
 impl Certificate {
-    /// The authority has issued it, or could not.
+    /// Ends the issuance: the authority has issued the certificate, or could not.
     pub fn complete(&mut self) {
         let issuance = match make(self.id, &self.domain_names) {
             Ok(content) => {
@@ -88,7 +88,7 @@ impl Certificate {
     }
 }
 
-/// Starts an issuance; returns its action.
+/// Starts an issuance and returns the ID of its action.
 pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     if let Some(certificate) = call.world.certificates.get_mut(&id) {
         certificate.managed = Some(Managed::default());
@@ -102,7 +102,7 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     action
 }
 
-/// `POST /certificates/{id}/actions/retry`: for those that failed.
+/// `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
 pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     let Some(managed) = &certificate.managed else {
@@ -120,7 +120,7 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
-/// As `retry`, whether the last one failed or not.
+/// Starts an issuance again as `retry` does, whether the last issuance failed or not.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
         start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");
@@ -128,7 +128,7 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // What the newest action of a certificate failed with is what its status shows.
+    // The status of a certificate shows the error of the certificate's newest action.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;
@@ -139,7 +139,7 @@ fn end(world: &mut World, id: u64, outcome: Outcome) {
     }
 }
 
-/// The first domain that is in none of the project's zones, where a test has said which there are.
+/// Returns the first domain that is in none of the project's zones. Returns `None` when a test has not set the zones.
 fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     let certificate = world.certificates.get(&id)?;
     let zones = world.circumstances.zones.get(&certificate.project)?;
@@ -153,12 +153,12 @@ fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     domains.find(|domain| !is_managed(domain)).cloned()
 }
 
-/// A real chain for these domains, of an authority that nobody knows.
+/// Makes a real chain for these domains, signed by an authority that nobody trusts.
 fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
     let name = "sandbox issuer";
     let authority = match time::is_simulated() {
-        // Another one each time that it is issued.
+        // Each issuance gives another certificate.
         true => Authority::seeded(name, id ^ time::timestamp().as_nanosecond() as u64),
         false => Authority::new(name),
     };

@@ -1,4 +1,4 @@
-//! `/certificates`: what load balancers prove themselves with, uploaded or issued.
+//! `/certificates`: the certificates that load balancers serve, uploaded or issued.
 
 mod content;
 mod create;
@@ -32,9 +32,9 @@ pub struct Certificate {
     created: Timestamp,
     pub labels: Labels,
     domain_names: Vec<String>,
-    /// None until it is issued.
+    /// `None` until the certificate is issued.
     content: Option<Content>,
-    /// None for one that was uploaded.
+    /// `None` for an uploaded certificate.
     managed: Option<Managed>,
 }
 
@@ -45,7 +45,7 @@ impl Certificate {
         resource(self.id)
     }
 
-    /// A load balancer can serve it.
+    /// Whether a load balancer can serve the certificate.
     pub fn is_usable(&self) -> bool {
         self.content.is_some()
     }
@@ -70,7 +70,7 @@ impl Certificate {
         })
     }
 
-    /// IDs of the load balancers that have it.
+    /// Returns the IDs of the load balancers that use the certificate.
     fn users(&self, world: &World) -> Vec<u64> {
         world
             .load_balancers_of(self.project)
@@ -117,7 +117,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// A certificate of the caller's project.
+/// Finds a certificate of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
     owned::find(call, id)
 }

@@ -47,7 +47,7 @@ pub fn attach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Targets that are reached by their private address go with it.
+/// Detaches the load balancer, and removes the targets that are reached by their private address.
 pub fn detach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     let mut fields = begin(call)?;
     let network = fields.number("network")?;
@@ -76,7 +76,7 @@ fn begin(call: &Call) -> Result<Fields, ApiError> {
     }
 }
 
-/// Both ends must be free of running actions; returns them as the action's resources.
+/// Checks that neither the load balancer nor the network has a running action. Returns both as the action's resources.
 fn check_idle(call: &Call, one: &LoadBalancer, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, one)?;
     let network = networks::find(call, network)?.resource();

@@ -1,4 +1,4 @@
-//! `POST /load_balancers/{id}/actions/{command}`: changes of one load balancer, one at a time.
+//! `POST /load_balancers/{id}/actions/{command}`: the changes of one load balancer, of which only one runs at a time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut World, u64) + Send>;
-/// Checks a request against the load balancer and says what will change.
+/// Checks a request against the load balancer and returns the change.
 type Read = fn(Fields, &World, &LoadBalancer) -> Result<Change, ApiError>;
 
-/// Command as in the path, command of the action, what reads the request.
+/// The command in the path, the command of the action, and the function that reads the request.
 const COMMANDS: [(&str, &str, Read); 11] = [
     ("add_service", "add_service", add_service),
     ("update_service", "update_service", update_service),
@@ -32,7 +32,7 @@ const COMMANDS: [(&str, &str, Read); 11] = [
     ("disable_public_interface", "disable_public_interface", disable),
 ];
 
-/// Checks a change, and starts the action that makes it.
+/// Checks a change, and starts the action that makes the change.
 pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, ApiError> {
     let known = COMMANDS.iter().find(|(path, ..)| *path == command);
     let (_, command, read) = *known.ok_or_else(ApiError::no_such_path)?;
@@ -40,7 +40,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // Before the request is checked against the state: the running change may be what makes it valid.
+    // The lock is checked before the request is checked against the state, because the running change may be what makes
+    // the request valid.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -53,7 +54,7 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// A change of the load balancer alone; what a test had set in this field is over.
+/// Returns a change of the load balancer alone, which also drops the value that a test had set in this field.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {
@@ -129,7 +130,7 @@ fn change_algorithm(mut fields: Fields, _: &World, _: &LoadBalancer) -> Result<C
     Ok(on("algorithm", move |one| one.algorithm = algorithm))
 }
 
-/// A smaller type must have room for what there is.
+/// Changes the type. A smaller type must have room for the existing services, targets and certificates.
 fn change_type(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     let size = read_size(world, &mut fields)?;
     fields.finish()?;
@@ -189,7 +190,7 @@ fn enable(fields: Fields, _: &World, _: &LoadBalancer) -> Result<Change, ApiErro
     Ok(on("public_net", |one| one.public_enabled = true))
 }
 
-/// Everything must be reachable without it.
+/// Disables the public interface, if everything is reachable without it.
 fn disable(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     fields.finish()?;
     if one.private_net.is_none() {

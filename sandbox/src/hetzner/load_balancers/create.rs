@@ -1,4 +1,4 @@
-//! New load balancers: one request has everything in it, or a test puts one into the world.
+//! New load balancers. One request contains everything, or a test puts a load balancer into the world.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
-/// A checked request: the load balancer as it will be, without its public addresses.
+/// A checked request: the planned load balancer without its public addresses.
 struct Order {
     planned: LoadBalancer,
-    /// Primary IPs that it asks for.
+    /// The Primary IPs that the request asks for.
     ipv4: Option<u64>,
     ipv6: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;
     let id = build(call.world, order)?;
-    // The address is taken, but the interface comes with the end of the action.
+    // The address is reserved, but the interface is added at the end of the action.
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }
@@ -65,7 +65,7 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Completes an attachment whose address is taken. Nothing happens when an end of it is gone.
+/// Completes an attachment whose address is reserved. Nothing happens when the load balancer or the network is gone.
 pub fn connect(world: &mut World, id: u64, net: PrivateNet) {
     let network = world.networks.get_mut(&net.network);
     let (Some(one), Some(network)) = (world.load_balancers.get_mut(&id), network) else {
@@ -112,7 +112,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 impl LoadBalancer {
-    /// One without anything, and without an ID and public addresses as yet.
+    /// Returns a load balancer without any contents, and without an ID and public addresses as yet.
     pub fn new(
         project: u64,
         location: &'static Location,
@@ -141,7 +141,7 @@ impl LoadBalancer {
     }
 }
 
-/// Also what `change_type` reads.
+/// Reads the type of the load balancer. `change_type` uses this function, too.
 pub fn read_size(
     world: &World,
     fields: &mut Fields,
@@ -159,7 +159,7 @@ pub fn read_size(
     }
 }
 
-/// Also what `change_algorithm` reads.
+/// Reads the type of the algorithm. `change_algorithm` uses this function, too.
 pub fn read_algorithm_type(fields: &mut Fields) -> Result<&'static str, ApiError> {
     let algorithm = fields.word("type", &ALGORITHMS)?;
     fields.required("type", algorithm)
@@ -174,7 +174,7 @@ fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
     Ok(found)
 }
 
-/// One of location and zone; in a zone the first location.
+/// Reads either the location or the network zone. The location is then the first of the zone.
 fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
     match (fields.id_or_name("location")?, fields.string("network_zone")?) {
         (Some(text), None) => Location::find(&text)
@@ -235,7 +235,7 @@ fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Puts it into the world with its addresses; the network holds the private one.
+/// Puts the load balancer into the world with its addresses. The network reserves the private address.
 fn build(world: &mut World, order: Order) -> Result<u64, ApiError> {
     let id = world.new_id();
     let (project, location) = (order.planned.project, order.planned.location);

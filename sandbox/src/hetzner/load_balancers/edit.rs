@@ -1,4 +1,4 @@
-//! A test's hands in the world: a load balancer edited as the API shows it, or put there as an API showed it.
+//! Functions for tests: a load balancer is edited as the API shows it, or put into the world as an API showed it.
 
 use serde_json::{Value, json};
 
@@ -14,10 +14,10 @@ use crate::hetzner::overlay::Overlay;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
-/// Shows the load balancer to `change`, and from then on shows exactly what it left behind.
+/// Shows the load balancer to `change`, and from then on shows exactly the document that `change` left behind.
 ///
-/// What the simulation understands takes effect (a target's health follows its server, a port is taken); what it does
-/// not is only shown. Nothing happens when there is no such load balancer.
+/// The fields that the simulation understands take effect (a target's health follows its server, a port is in use). The
+/// others are only shown. Nothing happens when there is no such load balancer.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     let Some(one) = world.load_balancers.get(&id) else {
         return;
@@ -72,7 +72,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Takes over what an edited document says, field by field, where it can be understood.
+    /// Takes over the fields of an edited document that the simulation understands.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -102,7 +102,7 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// A service that stays is checked on without a pause.
+    /// Takes over the services. The checks of a service that stays continue without a pause.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();
@@ -118,7 +118,7 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // Without what the simulation adds to it.
+            // The fields that the simulation adds are left out.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

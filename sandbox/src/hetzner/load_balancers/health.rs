@@ -1,4 +1,4 @@
-//! What the health checks of a load balancer say: a running machine answers, after a moment.
+//! The results of a load balancer's health checks: a running machine becomes healthy after a moment.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use crate::hetzner::servers::Server;
 use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 
-/// From the first check of a target, or from its start, until it counts as healthy.
+/// The time from the first check of a target, or from the start of its machine, until the target is healthy.
 const MOMENT: Duration = Duration::from_millis(3000);
 
-/// What is checked.
+/// The machine that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Machine {
     /// A cloud server by its ID.
     Server(u64),
-    /// A dedicated server by the address it is a target with.
+    /// A dedicated server, by the address of its target.
     Ip(IpAddr),
 }
 
-/// Why a check failed, in the API's words.
+/// The reasons why a check failed, in the API's words.
 const DETAILS: [&str; 6] = [
     "unspecified",
     "layer4_no_connection",
@@ -30,14 +30,14 @@ const DETAILS: [&str; 6] = [
     "unexpected_http_content",
 ];
 
-/// One entry of `health_status`, as the API says it.
+/// One entry of `health_status`, as the API shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// `healthy`, `unhealthy` or `unknown`.
+    /// The status: `healthy`, `unhealthy` or `unknown`.
     pub status: String,
-    /// Why a check failed, e.g. `layer4_timeout`.
+    /// The reason why a check failed, e.g. `layer4_timeout`.
     pub detail: Option<String>,
-    /// Of a failed check by HTTP.
+    /// The HTTP status code of a failed check by HTTP.
     pub http_status_code: Option<u16>,
 }
 
@@ -46,12 +46,12 @@ impl Health {
         Health::new("healthy", None)
     }
 
-    /// `detail` is one of those of the API, e.g. `layer4_no_connection`.
+    /// Returns an unhealthy entry. `detail` is one of the API's words, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
     }
 
-    /// Would the API say this?
+    /// Whether the API knows the `detail`.
     pub fn is_a_word_of_the_api(&self) -> bool {
         let detail = self.detail.as_deref();
         detail.is_none_or(|detail| DETAILS.contains(&detail))
@@ -62,7 +62,7 @@ impl Health {
     }
 }
 
-/// `health_status` of a target: one entry for each service.
+/// Returns the `health_status` of a target: one entry for each service.
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;
@@ -77,7 +77,7 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// What nobody has set follows the state of the machine.
+/// Returns the health that follows from the state of the machine, for targets whose health no test has set.
 fn natural(
     world: &World,
     one: &LoadBalancer,

@@ -1,4 +1,4 @@
-//! The end of a load balancer, and what the end of others does to it.
+//! The deletion of a load balancer, and the effects on load balancers when other resources are deleted.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::hetzner::{Call, Reply};
 
 const TAKES: Duration = Duration::from_millis(1000);
 
-/// It is gone when the action is over.
+/// Deletes a load balancer, which is gone at the end of the action.
 pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     if one.protected {
         return Err(ApiError::protected("load balancer"));
@@ -30,14 +30,14 @@ pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Takes a load balancer out of the world; its Primary IPs go with it or become free.
+/// Removes a load balancer from the world. Its Primary IPs are removed too or become free.
 pub fn remove(world: &mut World, id: u64) {
     disconnect(world, id);
     world.load_balancers.remove(&id);
     primary_ips::release(world, resource(id));
 }
 
-/// Takes a load balancer out of its network, with the targets that need it.
+/// Removes a load balancer from its network, together with the targets that need the network.
 pub fn disconnect(world: &mut World, id: u64) {
     for network in world.networks.values_mut() {
         network.load_balancers.remove(&id);
@@ -51,7 +51,7 @@ pub fn disconnect(world: &mut World, id: u64) {
     }
 }
 
-/// A network is about to end: its load balancers leave it.
+/// Removes all load balancers from a network that is about to be deleted.
 pub fn forget_network(world: &mut World, network: u64) {
     let is_in = |one: &&LoadBalancer| one.private_net.is_some_and(|net| net.network == network);
     let attached: Vec<u64> =
@@ -61,7 +61,7 @@ pub fn forget_network(world: &mut World, network: u64) {
     }
 }
 
-/// A deleted server is nobody's target any more.
+/// Removes a deleted server from the targets of all load balancers.
 pub fn forget_server(world: &mut World, server: u64) {
     for one in world.load_balancers.values_mut() {
         let before = one.targets.len();

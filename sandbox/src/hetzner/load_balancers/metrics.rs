@@ -1,4 +1,4 @@
-//! `GET /load_balancers/{id}/metrics`: the same value at each sample, as a test has set it.
+//! `GET /load_balancers/{id}/metrics`: every sample has the value that a test has set.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Query;
 use crate::hetzner::{Call, Reply};
 
-/// What may be asked for, and the series that come of it.
+/// The types of a request, and the series that each type returns.
 const TYPES: [(&str, &[&str]); 4] = [
     ("open_connections", &["open_connections"]),
     ("connections_per_second", &["connections_per_second"]),
@@ -17,12 +17,12 @@ const TYPES: [(&str, &[&str]); 4] = [
     ("bandwidth", &["bandwidth.in", "bandwidth.out"]),
 ];
 
-/// The API adjusts the step so that there are so many, where none is asked for.
+/// The number of samples for which the API chooses the step, when a request contains no step.
 const USUAL_SAMPLES: i64 = 200;
-/// More than so many are never returned.
+/// The largest number of samples that is returned.
 const MOST_SAMPLES: i64 = 500;
 
-/// Is there a series of this name?
+/// Whether there is a series of this name.
 pub fn is_a_series(name: &str) -> bool {
     TYPES.iter().any(|(_, series)| series.contains(&name))
 }

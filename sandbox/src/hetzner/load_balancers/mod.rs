@@ -1,16 +1,16 @@
-//! `/load_balancers`: what listens where, on which machines it spreads that, and how they are.
+//! `/load_balancers`: the listeners, the targets over which they spread the load, and the health of the targets.
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `mod` | the resource, its JSON, lists, names and labels |
-//! | `create` | one request with everything in it; a test's way to the same |
-//! | `service`, `target` | one listening port; one entry of targets: reading, defaults, checks |
-//! | `health` | what the health checks say about a target |
+//! | `create` | new load balancers, from one request that contains everything, or from a test |
+//! | `service`, `target` | one listening port and one target: reading, defaults, checks |
+//! | `health` | the results of a target's health checks |
 //! | `changes` | the actions that change one load balancer |
 //! | `attachment` | the actions that also concern a network |
 //! | `metrics` | connections, requests and bandwidth over a time |
-//! | `lifecycle` | its end, and what happens when a server or a network ends |
-//! | `edit` | a load balancer changed by hand |
+//! | `lifecycle` | the deletion of a load balancer, and the effects when a server or a network is deleted |
+//! | `edit` | changes by tests |
 
 mod attachment;
 mod changes;
@@ -68,9 +68,9 @@ pub struct LoadBalancer {
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,
-    /// What a test wants the health checks to say, for one listen port or for all.
+    /// The results of health checks that a test has set, for one listen port or for all.
     pub health: BTreeMap<(Machine, Option<u16>), Health>,
-    /// Series of metrics by name, e.g. `bandwidth.in`; what is not here is 0.
+    /// Series of metrics by name, e.g. `bandwidth.in`. A series that is not in the map is 0.
     pub metrics: BTreeMap<String, f64>,
     edited: Overlay,
 }
@@ -89,12 +89,12 @@ impl LoadBalancer {
         resource(self.id)
     }
 
-    /// The load balancer as the API shows it.
+    /// Returns the load balancer as the API shows it.
     pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }
 
-    /// IDs of all certificates that its services use, each once.
+    /// Returns the IDs of all certificates of the load balancer's services, each once.
     pub fn certificates(&self) -> Vec<u64> {
         let mut ids: Vec<u64> =
             self.services.iter().flat_map(|service| service.certificates()).copied().collect();
@@ -103,12 +103,12 @@ impl LoadBalancer {
         ids
     }
 
-    /// How many machines its targets are; those of label selectors count one by one.
+    /// Returns the number of machines behind the targets. The machines of a label selector are counted one by one.
     pub fn count_targets(&self, world: &World) -> usize {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Without what a test has edited.
+    /// Returns the JSON without the fields that a test has edited.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =
@@ -130,7 +130,7 @@ impl LoadBalancer {
     }
 }
 
-/// IDs of the load balancers that a server is a target of.
+/// Returns the IDs of the load balancers that have the server as a target.
 pub fn with_target(world: &World, server: &Server) -> Vec<u64> {
     world
         .load_balancers_of(server.project)
@@ -139,7 +139,7 @@ pub fn with_target(world: &World, server: &Server) -> Vec<u64> {
         .collect()
 }
 
-/// Those that reach the server by its public address.
+/// Returns the IDs of the load balancers that reach the server by its public address.
 pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
     let is_public = |one: &&LoadBalancer| {
         let mut targets = one.targets.iter();
@@ -200,7 +200,7 @@ fn resource(id: u64) -> Resource {
     Resource { kind: "load_balancer", id }
 }
 
-/// A load balancer of the caller's project.
+/// Finds a load balancer of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
     owned::find(call, id)
 }
@@ -229,7 +229,7 @@ fn check_unlocked(call: &Call, one: &LoadBalancer) -> Result<(), ApiError> {
     }
 }
 
-/// A refusal that says something about the state of the load balancer or of what it is to work with.
+/// Returns a refusal because of the state of the load balancer or of another resource that the request needs.
 fn refused(code: &'static str, message: impl Into<String>) -> ApiError {
     ApiError::new(422, code, message)
 }

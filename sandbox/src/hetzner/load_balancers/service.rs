@@ -1,4 +1,4 @@
-//! Services of a load balancer: one listening port each, with what is left out filled in as the API does.
+//! Services of a load balancer, each with one listen port. Fields that a request leaves out get the API's defaults.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::time;
 const PROTOCOLS: [&str; 3] = ["tcp", "http", "https"];
 const TIMEOUT_IDLE_S: std::ops::RangeInclusive<u64> = 30..=300;
 const DEFAULT_TIMEOUT_IDLE_S: u64 = 60;
-/// The port that `redirect_http` listens on.
+/// The port on which `redirect_http` listens.
 const HTTP_PORT: u16 = 80;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Service {
     /// Shown unless the protocol is tcp.
     http: Http,
     health_check: HealthCheck,
-    /// Since when it is checked.
+    /// The time since which the service has been checked.
     pub since: Instant,
 }
 
@@ -84,11 +84,11 @@ impl Default for HealthCheckHttp {
 }
 
 impl Service {
-    /// The service that a request describes.
+    /// Reads the service of a request.
     pub fn read(mut fields: Fields) -> Result<Service, ApiError> {
         let protocol = fields.word("protocol", &PROTOCOLS)?;
         let protocol = fields.required("protocol", protocol)?;
-        // The well-known ports need not be said.
+        // The well-known ports are the defaults.
         let (listen, destination) = match protocol {
             "http" => (Some(80), Some(80)),
             "https" => (Some(443), Some(80)),
@@ -119,7 +119,7 @@ impl Service {
         Ok(service)
     }
 
-    /// This service with what a request changes; what it leaves out stays.
+    /// Returns this service with the changes of a request. Fields that the request leaves out stay.
     pub fn updated(&self, mut fields: Fields) -> Result<Service, ApiError> {
         let mut service = self.clone();
         if let Some(protocol) = fields.word("protocol", &PROTOCOLS)? {
@@ -137,7 +137,8 @@ impl Service {
         &self.http.certificates
     }
 
-    /// Can stand beside the other services: every port once, certificates that exist, no more than the type allows.
+    /// Checks that the service can exist beside the other services: every port is used once, the certificates exist,
+    /// and there are not more services and certificates than the type allows.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
         let others = one.services.iter().filter(|other| other.listen_port != self.listen_port);
         let taken: Vec<u16> = others.clone().flat_map(Service::ports).collect();
@@ -174,7 +175,7 @@ impl Service {
         shown.and("http", http)
     }
 
-    /// All ports that it listens on.
+    /// Returns all ports on which the service listens.
     fn ports(&self) -> impl Iterator<Item = u16> {
         let redirected = self.http.redirect_http.then_some(HTTP_PORT);
         [self.listen_port].into_iter().chain(redirected)
@@ -289,7 +290,7 @@ impl HealthCheck {
 
 impl HealthCheckHttp {
     fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
-        // Null takes the domain away.
+        // Null removes the domain.
         if fields.has("domain") {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }
@@ -325,7 +326,7 @@ impl HealthCheckHttp {
     }
 }
 
-/// The listen port is taken, be it by the redirect of another service.
+/// Returns the error for a listen port that is in use, perhaps by the redirect of another service.
 pub fn port_used(port: u16) -> ApiError {
     refused("source_port_already_used", format!("source port {port} is already in use"))
 }

@@ -1,4 +1,4 @@
-//! Targets of a load balancer: a server, an address of a dedicated server, or whatever carries certain labels.
+//! Targets of a load balancer: a server, an address of a dedicated server, or all servers with certain labels.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -20,20 +20,20 @@ const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 pub struct Target {
     pub kind: Kind,
     pub use_private_ip: bool,
-    /// Since when it is checked.
+    /// The time since which the target has been checked.
     pub since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Server(u64),
-    /// As it was written, and what it means.
+    /// The text of the selector, and the parsed selector.
     LabelSelector(String, Selector),
     Ip(IpAddr),
 }
 
 impl Target {
-    /// The target that a request describes. Removing one takes no `use_private_ip`.
+    /// Reads the target of a request. A request that removes a target has no `use_private_ip`.
     pub fn read(mut fields: Fields) -> Result<Target, ApiError> {
         let kind = fields.word("type", &TYPES)?;
         let kind = fields.required("type", kind)?;
@@ -67,7 +67,7 @@ impl Target {
         Ok(Target { kind, use_private_ip, since: time::now() })
     }
 
-    /// Can be added to the load balancer.
+    /// Checks that the target can be added to the load balancer.
     pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
         if one.targets.iter().any(|other| other.kind == self.kind) {
             let message = "the target is already defined";
@@ -96,7 +96,7 @@ impl Target {
         Ok(())
     }
 
-    /// Needs the load balancer's private interface.
+    /// Whether the target needs the load balancer's private interface.
     pub fn is_private(&self) -> bool {
         match &self.kind {
             Kind::Ip(ip) => is_private(*ip),
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// True when traffic for this target goes to the server.
+    /// Whether traffic for this target goes to the server.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -115,7 +115,7 @@ impl Target {
         }
     }
 
-    /// What the target stands for now.
+    /// Returns the machines behind the target at the moment.
     pub fn machines(&self, world: &World, one: &LoadBalancer) -> Vec<Machine> {
         match &self.kind {
             Kind::Server(id) => vec![Machine::Server(*id)],
@@ -159,7 +159,7 @@ impl Target {
         matches!(&self.kind, Kind::LabelSelector(_, selector) if selector.matches(&server.labels))
     }
 
-    /// The load balancer has the interface that the target is to be reached by.
+    /// Checks that the load balancer has the interface by which the target is reached.
     fn check_way(&self, one: &LoadBalancer) -> Result<(), ApiError> {
         match (self.use_private_ip, one.private_net) {
             (true, None) => Err(not_attached()),
@@ -168,7 +168,8 @@ impl Target {
         }
     }
 
-    /// And so has the server; it may lose it later.
+    /// Checks that the server has the interface by which the target is reached. The server may lose
+    /// the interface later.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {
@@ -185,7 +186,8 @@ impl Target {
     }
 }
 
-/// Only dedicated servers of the project's owner: their public addresses, or private ones in a vSwitch of the network.
+/// Checks an IP target. Allowed are only dedicated servers of the project's owner: their public addresses, or their
+/// private addresses in a vSwitch of the network.
 fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiError> {
     let cloud_resource = || {
         let message = format!("IP {ip} belongs to a cloud resource");
@@ -216,8 +218,8 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if one.public_enabled { Ok(()) } else { Err(public_disabled()) }
 }
 
-/// Whose addresses are whose is Robot's knowledge. The API's document gives no status; an address of the Cloud is known
-/// without Robot.
+/// Checks that Robot is available, because only Robot knows who owns an address. The API's document gives no status.
+/// Addresses of the Cloud are known without Robot.
 fn available(world: &World) -> Result<(), ApiError> {
     match world.circumstances.robot_unavailable {
         true => Err(ApiError::new(503, "robot_unavailable", "Robot is not available")),

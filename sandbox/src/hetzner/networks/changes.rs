@@ -1,4 +1,4 @@
-//! `POST /networks/{id}/actions/{command}`: changes of a network, one at a time.
+//! `POST /networks/{id}/actions/{command}`: the changes of a network, of which only one runs at a time.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut Network) + Send>;
-/// Checks a request against the network and says what will change.
+/// Checks a request against the network and returns the change.
 type Read = fn(Fields, &Network) -> Result<Change, ApiError>;
 
-/// Checks a change, and starts the action that makes it.
+/// Checks a change, and starts the action that makes the change.
 pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply, ApiError> {
     let (command, read): (&'static str, Read) = match command {
         "add_subnet" => ("add_subnet", add_subnet),
@@ -29,7 +29,8 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // Before the request is checked against the network: the running change may be what makes it valid.
+    // The lock is checked before the request is checked against the network, because the running change may be what
+    // makes the request valid.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }
@@ -86,7 +87,7 @@ fn delete_route(fields: Fields, network: &Network) -> Result<Change, ApiError> {
     Ok(Box::new(move |network| network.routes.retain(|other| *other != route)))
 }
 
-/// A range only grows at its end: the same first address, a shorter prefix.
+/// Reads a new range, which can only grow at its end: the first address stays, the prefix becomes shorter.
 fn change_ip_range(mut fields: Fields, network: &Network) -> Result<Change, ApiError> {
     let range = fields.range("ip_range")?;
     let range = fields.required("ip_range", range)?;

@@ -1,4 +1,4 @@
-//! `/networks`: private networks, their addresses, and who holds them.
+//! `/networks`: private networks, their addresses, and the holders of the addresses.
 
 mod changes;
 mod routes;
@@ -23,11 +23,11 @@ use crate::time;
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 
-/// Servers and load balancers that one network can have.
+/// The largest number of servers and load balancers in one network.
 pub const MAX_ATTACHED: usize = 100;
-/// The gateway of every server's public interface: no private address may be this one.
+/// The gateway of every server's public interface. No private address may be equal to this address.
 const PUBLIC_GATEWAY: Ipv4Addr = Ipv4Addr::new(172, 31, 1, 1);
-/// A network's range is at least a /24.
+/// The longest prefix of a network's range.
 const MAX_PREFIX: u8 = 24;
 
 #[derive(Clone, Debug)]
@@ -42,11 +42,11 @@ pub struct Network {
     pub labels: Labels,
     pub delete_protection: bool,
     pub expose_routes_to_vswitch: bool,
-    /// Taken addresses, also those that a running action is about to assign.
+    /// The addresses in use, including addresses that a running action is about to assign.
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
     /// IDs of the servers whose attachment is complete.
     pub servers: BTreeSet<u64>,
-    /// The same for load balancers.
+    /// IDs of the load balancers whose attachment is complete.
     pub load_balancers: BTreeSet<u64>,
 }
 
@@ -75,19 +75,19 @@ impl Network {
         Resource { kind: "network", id: self.id }
     }
 
-    /// The first address of the range routes between all subnets and can't be assigned.
+    /// Returns the first address of the range, which routes between all subnets and cannot be assigned.
     pub fn gateway(&self) -> Ipv4Addr {
         first_address(self.ip_range)
     }
 
-    /// True when nobody holds the address and it is not reserved.
+    /// Whether nobody holds the address and the address is not reserved.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
         address != self.gateway()
             && address != PUBLIC_GATEWAY
             && !self.addresses.contains_key(&address)
     }
 
-    /// The lowest free address of a subnet.
+    /// Returns the lowest free address of a subnet.
     pub fn free_address(&self, subnet: &Subnet) -> Option<Ipv4Addr> {
         let last = Ipv4Addr::from(u32::from(subnet.ip_range.broadcast()) - 1);
         let mut candidate = first_address(subnet.ip_range);
@@ -102,7 +102,8 @@ impl Network {
         None
     }
 
-    /// The asked address if it can be had, otherwise the lowest free one of a fitting subnet.
+    /// Returns the requested address if it is available, or without a request the lowest free address of
+    /// a matching subnet.
     pub fn choose(
         &self,
         zone: &str,
@@ -133,7 +134,7 @@ impl Network {
         }
     }
 
-    /// How many servers and load balancers are in it.
+    /// Returns how many servers and load balancers are in the network.
     pub fn attached(&self) -> usize {
         self.servers.len() + self.load_balancers.len()
     }
@@ -142,7 +143,7 @@ impl Network {
         self.addresses.retain(|_, held_by| *held_by != holder);
     }
 
-    /// A subnet for dedicated servers in the first free /24. Returns its range.
+    /// Adds a subnet for dedicated servers in the first free /24. Returns its range.
     pub fn add_vswitch(&mut self, vswitch: u64) -> Option<Ipv4Net> {
         let subnet = Subnet {
             kind: SubnetType::Vswitch,
@@ -165,17 +166,17 @@ impl Network {
     }
 }
 
-/// The first address of a range that a host can have.
+/// Returns the first address of a range that a host can have.
 pub fn first_address(range: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(range.network()) + 1)
 }
 
-/// True when the ranges share an address.
+/// Whether the ranges share an address.
 pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 
-/// True for ranges that lie in one of the private ranges of RFC 1918.
+/// Whether the range lies in one of the private ranges of RFC 1918.
 fn is_private(range: Ipv4Net) -> bool {
     const PRIVATE: [(Ipv4Addr, u8); 3] = [
         (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -188,7 +189,7 @@ fn is_private(range: Ipv4Net) -> bool {
         .any(|net| net.contains(&range))
 }
 
-/// The range of a network, by the rules for new and changed ones.
+/// Checks the range of a network by the rules for new and changed networks.
 fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
     if !is_private(range) {
         return Err(fields.invalid("ip_range", "must lie in one of the private ranges of RFC 1918"));
@@ -233,7 +234,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
     }
 }
 
-/// A network of the caller's project.
+/// Finds a network of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
     owned::find(call, id)
 }
@@ -279,7 +280,7 @@ fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// Deleting a network detaches what is attached to it.
+/// Deletes a network, and detaches everything that is attached to the network.
 fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     if network.delete_protection {
         return Err(ApiError::protected("network"));

@@ -1,4 +1,4 @@
-//! Routes: which private address traffic for a destination goes to.
+//! Routes: the private address to which the traffic for a destination goes.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::text::{Text, text};
 use ipnet::Ipv4Net;
 
-/// Routes that one network can have.
+/// The largest number of routes in one network.
 const MAX_ROUTES: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// The route that a request describes, checked against the network it is for.
+    /// Reads the route of a request and checks the route against its network.
     pub fn read(fields: Fields, network: &Network) -> Result<Route, ApiError> {
         let route = Route::parse(fields)?;
         let invalid = |field: &str, problem: &str| Err(ApiError::invalid(field, problem));
@@ -60,7 +60,7 @@ impl Route {
         Ok(route)
     }
 
-    /// The route that a request describes, as it is.
+    /// Reads the route of a request without further checks.
     pub fn parse(mut fields: Fields) -> Result<Route, ApiError> {
         let destination = fields.range("destination")?;
         let gateway = fields.address("gateway")?;
@@ -72,7 +72,7 @@ impl Route {
         Ok(route)
     }
 
-    /// 0.0.0.0/0 contains everything, and is allowed beside all else.
+    /// Whether the destination is 0.0.0.0/0, which contains everything and is allowed beside all other routes.
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
     }

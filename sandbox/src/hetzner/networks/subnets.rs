@@ -10,9 +10,9 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::text::{Text, text};
 use ipnet::Ipv4Net;
 
-/// Subnets that one network can have.
+/// The largest number of subnets in one network.
 const MAX_SUBNETS: usize = 50;
-/// The smallest subnet, and the one that is chosen when a request names no range.
+/// The prefix of the smallest subnet, and the prefix that is chosen when a request contains no range.
 const MAX_PREFIX: u8 = 30;
 const DEFAULT_PREFIX: u8 = 24;
 
@@ -21,7 +21,7 @@ pub enum SubnetType {
     Cloud,
     /// The old name of `Cloud`.
     Server,
-    /// Couples dedicated servers.
+    /// Connects dedicated servers.
     Vswitch,
 }
 
@@ -34,12 +34,12 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// A subnet for cloud servers.
+    /// Returns a subnet for cloud servers.
     pub fn cloud(ip_range: Ipv4Net, network_zone: &'static str) -> Subnet {
         Subnet { kind: SubnetType::Cloud, ip_range, network_zone, vswitch_id: None }
     }
 
-    /// A network zone that exists.
+    /// Reads the name of a network zone that exists.
     pub fn read_zone(fields: &mut Fields) -> Result<&'static str, ApiError> {
         let zone = fields.string("network_zone")?;
         let zone = fields.required("network_zone", zone)?;
@@ -48,7 +48,7 @@ impl Subnet {
         })
     }
 
-    /// The subnet that a request describes, checked against the network it is for.
+    /// Reads the subnet of a request and checks the subnet against its network.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
             Some("cloud") => SubnetType::Cloud,
@@ -59,7 +59,8 @@ impl Subnet {
         };
         let network_zone = Subnet::read_zone(&mut fields)?;
         let vswitch_id = fields.number("vswitch_id")?;
-        // The official Go client always sends it, empty: the API has it in answers only, and ignores it here.
+        // The official Go client always sends an empty `gateway`. The API has the field only in answers, and
+        // ignores it here.
         fields.string("gateway")?;
         let ip_range = match fields.range("ip_range")? {
             Some(range) => range,
@@ -72,19 +73,19 @@ impl Subnet {
         Ok(subnet)
     }
 
-    /// True for addresses of the range but its first and its last.
+    /// Whether `ip` is in the range and is neither the first nor the last address.
     pub fn has_host(&self, ip: Ipv4Addr) -> bool {
         self.ip_range.contains(&ip)
             && ip != self.ip_range.network()
             && ip != self.ip_range.broadcast()
     }
 
-    /// Cloud servers and load balancers can be attached here.
+    /// Whether cloud servers and load balancers can be attached to the subnet.
     pub fn is_for_servers(&self) -> bool {
         self.kind != SubnetType::Vswitch
     }
 
-    /// `gateway` is the network's; a vSwitch has one of its own.
+    /// Returns the JSON. `gateway` is the network's gateway; a vSwitch has its own gateway.
     pub fn json(&self, gateway: Ipv4Addr) -> Text {
         let (kind, gateway) = match self.kind {
             SubnetType::Cloud => ("cloud", gateway),
@@ -136,7 +137,7 @@ impl Subnet {
     }
 }
 
-/// The first /24 that neither a subnet nor a route uses.
+/// Returns the first /24 that neither a subnet nor a route uses.
 pub fn free_range(network: &Network) -> Option<Ipv4Net> {
     network.ip_range.subnets(DEFAULT_PREFIX).ok()?.find(|range| !is_occupied(network, *range))
 }

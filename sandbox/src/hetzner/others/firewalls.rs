@@ -1,6 +1,7 @@
-//! `/firewalls`: which packets reach the public interfaces of servers. Rules are checked and shown; no packet meets them.
+//! `/firewalls`: rules for packets that reach the public interfaces of servers. The rules are checked and shown, and
+//! never applied to a packet.
 //!
-//! A server gets its firewalls when it is created. Applying one later, or by labels, is not served.
+//! A server gets its firewalls when it is created. Applying a firewall later, or by labels, is not implemented.
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ pub struct Firewall {
     pub name: String,
     created: Timestamp,
     pub labels: Labels,
-    /// As the API shows them.
+    /// The rules as the API shows them.
     rules: Vec<Value>,
 }
 
@@ -40,7 +41,7 @@ impl Firewall {
         })
     }
 
-    /// IDs of the servers that have it.
+    /// Returns the IDs of the servers that have the firewall.
     fn servers(&self, world: &World) -> impl Iterator<Item = u64> {
         world
             .servers_of(self.project)
@@ -73,7 +74,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// A firewall of the caller's project.
+/// Finds a firewall of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Firewall, ApiError> {
     owned::find(call, id)
 }
@@ -101,7 +102,8 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"firewall": shown, "actions": []})))
 }
 
-/// A rule as the API shows it: TCP and UDP have ports, and a direction has the addresses of its other end.
+/// Reads a rule as the API shows the rule. TCP and UDP have ports, and each direction has the addresses of
+/// its other end.
 fn read_rule(mut fields: Fields) -> Result<Value, ApiError> {
     let direction = fields.word("direction", &["in", "out"])?;
     let direction = fields.required("direction", direction)?;
@@ -137,7 +139,7 @@ fn is_ports(text: &str) -> bool {
     text == "any" || text.split('-').count() <= 2 && text.split('-').all(is_port)
 }
 
-/// CIDRs without host bits.
+/// Reads CIDRs without host bits.
 fn read_ranges(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
     let ranges = fields.strings(name)?.unwrap_or_default();
     let is_range = |text: &&String| text.parse::<IpNet>().is_ok_and(|net| net.trunc() == net);

@@ -1,4 +1,4 @@
-//! `/ssh_keys`: public keys that new servers let in.
+//! `/ssh_keys`: public keys with which people can log in to new servers.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ pub struct SshKey {
     pub name: String,
     created: Timestamp,
     pub labels: Labels,
-    /// As an `authorized_keys` line: type, key in Base64, and perhaps a comment.
+    /// The key as an `authorized_keys` line: type, key in Base64, and perhaps a comment.
     public_key: String,
 }
 
@@ -35,7 +35,7 @@ impl SshKey {
     }
 }
 
-/// Type and key, without the comment; None for what is no public key.
+/// Returns type and key without the comment, or `None` when the text is not a public key.
 fn parse(public_key: &str) -> Option<(&str, &str)> {
     let mut words = public_key.split_whitespace();
     let (kind, key) = (words.next()?, words.next()?);
@@ -43,7 +43,7 @@ fn parse(public_key: &str) -> Option<(&str, &str)> {
     (is_known && key.starts_with("AAAA")).then_some((kind, key))
 }
 
-/// 16 bytes in hexadecimal, equal for equal keys. The real one is the key's MD5.
+/// Returns 16 bytes in hexadecimal, equal for equal keys. The real fingerprint is the key's MD5.
 fn fingerprint(public_key: &str) -> String {
     let key = parse(public_key).map_or("", |(_, key)| key);
     let mut bytes = [0u8; 16];
@@ -81,7 +81,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// By ID or name, as a request for a new server names one.
+/// Finds a key by its ID or name, as in a request for a new server.
 pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
     let number = text.parse::<u64>().ok();
     owned::of_project::<SshKey>(call.world, call.project)

@@ -1,6 +1,6 @@
 //! `POST /primary_ips/{id}/actions/{command}`: giving addresses to servers that are off, taking them back, protection.
 //!
-//! A load balancer keeps what it was created with: nothing is assigned to it later, or taken from it.
+//! A load balancer keeps the addresses of its creation: none is assigned to the load balancer or removed later.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn start(call: &mut Call, primary: &PrimaryIp, command: &str) -> Result<Repl
     Ok(call.world.action_reply(201, action))
 }
 
-/// A server that is off and has no address of this version; returns where it is.
+/// Checks that a server is off and has no address of this version. Returns the server's location.
 pub fn check_assignable(
     call: &Call,
     server: u64,

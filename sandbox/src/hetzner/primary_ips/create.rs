@@ -1,4 +1,4 @@
-//! New Primary IPs: asked for, or allocated for something that needs an address.
+//! New Primary IPs, which are requested or allocated for a resource that needs an address.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// A new Primary IP for `holder`, gone with it. Returns its ID.
+/// Allocates a Primary IP for `holder`, which is deleted together with `holder`. Returns its ID.
 pub fn allocate(
     world: &mut World,
     project: u64,
@@ -56,7 +56,6 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Returns the ID of what it made and the server that it is for.
 /// Puts a Primary IP into the world as the API showed it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
@@ -100,6 +99,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     Ok(())
 }
 
+/// Creates the Primary IP of a request. Returns its ID and the server for which the address is requested.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;
@@ -135,7 +135,7 @@ fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     Ok((id, server))
 }
 
-/// A free address of the pool, with nothing else said about it.
+/// Returns a Primary IP with a free address of the pool and default values.
 fn fresh(
     world: &mut World,
     id: u64,

@@ -1,4 +1,4 @@
-//! `/primary_ips`: public addresses that a server or a load balancer has, and that may outlive it.
+//! `/primary_ips`: public addresses of servers and load balancers, which may outlive their holder.
 
 mod changes;
 mod create;
@@ -37,7 +37,7 @@ pub struct PrimaryIp {
     pub labels: Labels,
     pub address: Address,
     pub location: &'static Location,
-    /// A server or a load balancer.
+    /// The server or load balancer that has the address.
     pub assignee: Option<Resource>,
     pub auto_delete: bool,
     pub blocked: bool,
@@ -70,7 +70,7 @@ impl Address {
         }
     }
 
-    /// What a load balancer answers on: of a /64 the first address.
+    /// Returns the address on which a load balancer answers. In a /64 this is the first address.
     pub fn of_holder(self) -> IpAddr {
         match self {
             Address::V4(ip) => ip.into(),
@@ -93,7 +93,7 @@ impl PrimaryIp {
         Resource { kind: "primary_ip", id: self.id }
     }
 
-    /// None brings the provider's own name back.
+    /// Sets the name of the address. `None` restores the provider's own name.
     pub fn set_dns_ptr(&mut self, ip: IpAddr, name: Option<String>) {
         match (name, self.address) {
             (Some(name), _) => self.dns_ptr.insert(ip, name),
@@ -119,7 +119,7 @@ impl PrimaryIp {
         })
     }
 
-    /// As part of the load balancer that has it.
+    /// Returns the JSON inside the load balancer that has the Primary IP.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({
@@ -134,14 +134,14 @@ fn default_dns_ptr(ip: Ipv4Addr) -> String {
     format!("static.{d}.{c}.{b}.{a}.clients.your-server.de")
 }
 
-/// Gives a free Primary IP to a server or a load balancer. Nothing happens when it is gone.
+/// Gives a free Primary IP to a server or a load balancer. Nothing happens when the Primary IP is gone.
 pub fn assign(world: &mut World, id: u64, holder: Resource) {
     if let Some(primary) = world.primary_ips.get_mut(&id) {
         primary.assignee = Some(holder);
     }
 }
 
-/// The holder is gone: its Primary IPs go with it or become free.
+/// Releases the Primary IPs of a holder that is gone. They are deleted too, or become free.
 pub fn release(world: &mut World, holder: Resource) {
     world.primary_ips.retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
     for primary in world.primary_ips.values_mut() {
@@ -151,7 +151,7 @@ pub fn release(world: &mut World, holder: Resource) {
     }
 }
 
-/// Can be given to something new in this location.
+/// Checks that the Primary IP can be given to a new resource in this location.
 pub fn check_free(
     call: &Call,
     id: u64,
@@ -213,7 +213,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// A Primary IP of the caller's project.
+/// Finds a Primary IP of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c PrimaryIp, ApiError> {
     owned::find(call, id)
 }

@@ -1,4 +1,4 @@
-//! New servers: as the API creates them, and as a test puts them into the world.
+//! New servers, which the API creates or a test puts into the world.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,20 +22,20 @@ use crate::hetzner::{Call, Reply};
 use crate::time;
 
 const CREATE_TAKES: Duration = Duration::from_millis(2000);
-/// Bytes of `user_data`.
+/// The largest size of `user_data` in bytes.
 const MAX_USER_DATA: usize = 32 * 1024;
 
-/// A server that a test wants in the world.
+/// A server that a test puts into the world.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
-    /// Any known one, also those that are no longer sold.
+    /// Any known type, even a type that is no longer sold.
     pub server_type: String,
     pub location: String,
     pub image: String,
     pub ipv4: bool,
     pub ipv6: bool,
-    /// Networks with the address in them; the lowest free one when it is left open.
+    /// The IDs of networks, each with the server's address there. `None` means the lowest free address.
     pub networks: Vec<(u64, Option<IpAddr>)>,
     pub labels: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ impl Default for ServerSpec {
     }
 }
 
-/// What a request for a new server says, after it has been checked.
+/// The fields of a request for a new server, after they have been checked.
 struct Order {
     name: String,
     server_type: &'static ServerType,
@@ -70,12 +70,12 @@ struct Order {
     start_after_create: bool,
 }
 
-/// Where a public address of a new server comes from.
+/// The source of a public address of a new server.
 #[derive(Clone, Copy, PartialEq)]
 enum Public {
     None,
     New,
-    /// A Primary IP.
+    /// The ID of a Primary IP.
     Existing(u64),
 }
 
@@ -152,7 +152,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
     let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
-    // A made-up password, the same length as the real ones: nobody can log in here. With a key there is none.
+    // The password is made up and as long as a real password, because nobody can log in here. There is no password when
+    // the request has an SSH key.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,
@@ -163,7 +164,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// The end of `create_server`: the machine exists, switched off, and its interfaces are there.
+/// Ends `create_server`: the machine exists, is switched off, and has its interfaces.
 fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: Outcome) {
     if outcome == Outcome::Failure {
         return super::remove(world, id);
@@ -174,7 +175,7 @@ fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: O
     }
 }
 
-/// All attachments or none.
+/// Reserves the addresses of all attachments, or of none.
 fn reserve_all(
     world: &mut World,
     server: &Server,
@@ -194,7 +195,7 @@ fn reserve_all(
     Ok(planned.private_net)
 }
 
-/// References to kinds of resources that this cloud has none of.
+/// Refuses references to kinds of resources that this cloud does not have.
 fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
     let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
     if let Some(first) = fields.list("volumes")?.unwrap_or_default().first() {
@@ -250,7 +251,7 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     })
 }
 
-/// Names or IDs. The API does not show later who may log in.
+/// Reads names or IDs of SSH keys and returns whether there are any. The API does not show later who may log in.
 fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
     let keys = fields.list("ssh_keys")?.unwrap_or_default();
     for key in &keys {
@@ -272,7 +273,7 @@ fn read_firewalls(call: &Call, fields: &mut Fields) -> Result<Vec<u64>, ApiError
     fields.objects("firewalls")?.into_iter().map(read).collect()
 }
 
-/// Where the server type is sold; the first such location when the request names none.
+/// Returns the location of a request, or the first location where the server type is sold when the request has none.
 fn read_location(
     fields: &mut Fields,
     server_type: &ServerType,
@@ -301,7 +302,7 @@ fn read_location(
     })
 }
 
-/// The server's IPv4 address and its IPv6 network.
+/// Reads the sources of the server's IPv4 address and of its IPv6 network.
 fn read_public_net(
     call: &Call,
     fields: &mut Fields,
@@ -328,7 +329,7 @@ fn read_public_net(
     Ok(found)
 }
 
-/// The Primary IP that a new server gets; None when it wants none.
+/// Returns the Primary IP of a new server, or `None` when the server gets none.
 fn obtain(
     world: &mut World,
     project: u64,

@@ -1,4 +1,4 @@
-//! A test's hand in the world: a server edited as the API shows it.
+//! A function for tests: a server is edited as the API shows it.
 
 use std::net::Ipv4Addr;
 
@@ -13,10 +13,10 @@ use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
-/// Shows the server to `change`, and from then on shows exactly what it left behind.
+/// Shows the server to `change`, and from then on shows exactly the document that `change` left behind.
 ///
-/// What the simulation understands takes effect (a label is found by selectors, an address is taken); what it does
-/// not – unknown fields, impossible values – is only shown. Returns false when there is no such server.
+/// The fields that the simulation understands take effect (a label is found by selectors, an address is in use).
+/// Unknown fields and impossible values are only shown. Returns false when there is no such server.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool {
     let Some(server) = world.servers.get(&id) else {
         return false;
@@ -33,7 +33,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Takes over what an edited document says, field by field, where it can be understood.
+    /// Takes over the fields of an edited document that the simulation understands.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

@@ -1,4 +1,4 @@
-//! The end of a server, and the protection against it.
+//! The deletion of a server, and the protection against it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::hetzner::{Call, Reply};
 const DELETE_TAKES: Duration = Duration::from_millis(1000);
 const PROTECTION_TAKES: Duration = Duration::from_millis(500);
 
-/// The server is gone when the action is over; until then it is shown as `deleting`.
+/// Deletes a server. The server is gone at the end of the action, and is shown as `deleting` until then.
 pub fn delete(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     if server.protected {
         return Err(ApiError::protected("server"));
@@ -61,13 +61,13 @@ pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiE
     Ok(call.world.action_reply(201, action))
 }
 
-/// Takes a server, its private addresses and its targets out of the world.
+/// Removes a server, its private addresses and its targets from the world.
 pub fn remove(world: &mut World, id: u64) {
     remove_without_targets(world, id);
     load_balancers::forget_server(world, id);
 }
 
-/// Load balancers go on showing it as a target.
+/// Removes a server, while load balancers go on showing the server as a target.
 pub fn remove_without_targets(world: &mut World, id: u64) {
     world.servers.remove(&id);
     let holder = Resource { kind: "server", id };

@@ -72,17 +72,17 @@ pub struct Server {
     pub ipv4: Option<PublicIpv4>,
     pub ipv6: Option<PublicIpv6>,
     pub private_net: Vec<Attachment>,
-    /// IDs.
+    /// IDs of the server's firewalls.
     pub firewalls: Vec<u64>,
-    /// Against deletion and rebuilding: the API wants both to be the same.
+    /// Whether the server is protected against deletion and rebuilding. The API wants both to be the same.
     pub protected: bool,
-    /// Since when it has this status.
+    /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// What a test has set and the fields above cannot say.
+    /// The fields that a test has set and that the fields above cannot express.
     edited: Overlay,
 }
 
-/// The ID is that of the Primary IP.
+/// A public IPv4 address. The ID is that of the Primary IP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublicIpv4 {
     pub id: u64,
@@ -92,7 +92,7 @@ pub struct PublicIpv4 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublicIpv6 {
     pub id: u64,
-    /// A /64; the server answers on its first address.
+    /// A /64, of which the server uses the first address.
     pub network: Ipv6Net,
 }
 
@@ -134,7 +134,7 @@ impl Server {
         self.private_net.iter().find(|attachment| attachment.network == network)
     }
 
-    /// The server as the API shows it.
+    /// Returns the server as the API shows it.
     pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }
@@ -147,7 +147,7 @@ impl Server {
         self.status == Status::Running
     }
 
-    /// Without what a test has edited.
+    /// Returns the JSON without the fields that a test has edited.
     fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
         let firewall = |id: &u64| text!({"id": id, "status": "applied"});
@@ -167,7 +167,7 @@ impl Server {
         })
     }
 
-    /// In bytes.
+    /// Returns the included traffic in bytes.
     fn included_traffic(&self) -> Option<u64> {
         let mut offers = self.server_type.offers.iter();
         offers
@@ -191,7 +191,7 @@ impl PublicIpv6 {
 }
 
 impl Attachment {
-    /// The MAC address is made from the server's ID and the interface's place.
+    /// Creates an attachment. The MAC address is computed from the IDs of the network and the server.
     pub fn new(network: u64, server: u64, ip: Ipv4Addr, alias_ips: Vec<Ipv4Addr>) -> Attachment {
         let [.., a, b, c] = server.to_be_bytes();
         let mac_address = format!("86:00:{:02x}:{a:02x}:{b:02x}:{c:02x}", network & 0xff);
@@ -271,7 +271,7 @@ pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
     }
 }
 
-/// Takes the address of this version from a server.
+/// Removes the address of this version from a server.
 pub fn drop_address(world: &mut World, server: u64, address: Address) {
     if let Some(server) = world.servers.get_mut(&server) {
         match address {
@@ -282,7 +282,7 @@ pub fn drop_address(world: &mut World, server: u64, address: Address) {
     }
 }
 
-/// A server of the caller's project.
+/// Finds a server of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
     owned::find(call, id)
 }
@@ -319,7 +319,7 @@ fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// Does nothing when the server is gone.
+/// Sets the status of a server. Nothing happens when the server is gone.
 fn set_status(world: &mut World, id: u64, status: Status) {
     if let Some(server) = world.servers.get_mut(&id) {
         server.set_status(status);
@@ -330,7 +330,7 @@ fn check_unlocked(call: &Call, server: &Server) -> Result<(), ApiError> {
     if call.world.is_locked(server.resource()) { Err(ApiError::locked("server")) } else { Ok(()) }
 }
 
-/// Names are host names by RFC 1123, unique among the servers of a project.
+/// Checks a name. Names are host names by RFC 1123, and unique among the servers of a project.
 fn check_name(
     world: &World,
     project: u64,

@@ -11,9 +11,9 @@ use crate::hetzner::{Call, Reply};
 
 const START_TAKES: Duration = Duration::from_millis(1500);
 const STOP_TAKES: Duration = Duration::from_millis(1000);
-/// Sending an ACPI request.
+/// The time that an ACPI request takes.
 const REQUEST_TAKES: Duration = Duration::from_millis(500);
-/// The time that a guest needs to shut down after it was asked to.
+/// The time that a guest needs to shut down after the ACPI request.
 const GUEST_TAKES: Duration = Duration::from_millis(3000);
 
 pub fn on(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
@@ -42,7 +42,7 @@ pub fn off(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// Power off and on again: a server that was off runs afterwards.
+/// Switches a server off and on again. A server that was off runs afterwards.
 pub fn reset(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     switch(
         call,
@@ -56,7 +56,7 @@ pub fn reset(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// An ACPI request: nothing listens to it on a server that is off.
+/// Sends an ACPI request, which has no effect on a server that is off.
 pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let then = server.status;
     switch(
@@ -66,7 +66,7 @@ pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// The action is over when the request is sent; the guest needs some more time to obey.
+/// Sends an ACPI request. The action ends when the request is sent, and the guest needs some more time to obey.
 pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     check_unlocked(call, server)?;
@@ -89,7 +89,7 @@ pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// The `start_server` action that follows `create_server`.
+/// Starts the `start_server` action that follows `create_server`.
 pub fn start_after(world: &mut World, project: u64, server: Resource, create: u64) -> u64 {
     let start = Start {
         project,
@@ -105,7 +105,7 @@ pub fn start_after(world: &mut World, project: u64, server: Resource, create: u6
     })
 }
 
-/// A change of the power state: what is shown while it happens, and what is then.
+/// A change of the power state: the status during the action and the status afterwards.
 struct Switch {
     command: &'static str,
     takes: Duration,
@@ -133,7 +133,7 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
     Ok(call.world.action_reply(201, action))
 }
 
-/// Somebody may have switched the server meanwhile.
+/// Switches the server off after a shutdown request, unless somebody has switched the server meanwhile.
 fn obey(world: &mut World, id: u64) {
     if world.servers.get(&id).is_some_and(|server| server.status == Status::Stopping) {
         set_status(world, id, Status::Off);

@@ -14,15 +14,15 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
 const TAKES: Duration = Duration::from_millis(1500);
-/// Networks that one server can be attached to.
+/// The largest number of networks to which one server can be attached.
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 
-/// How a server wants to be attached.
+/// The details of a requested attachment.
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,
-    /// The subnet to take an address from.
+    /// The subnet from which the address is allocated.
     pub ip_range: Option<Ipv4Net>,
     pub alias_ips: Vec<Ipv4Addr>,
 }
@@ -82,7 +82,7 @@ pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// `change_alias_ips`: the list replaces the one before.
+/// Answers `change_alias_ips`: the list replaces the previous list.
 pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let id = read_network(call, &mut fields)?;
@@ -119,7 +119,7 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Chooses the addresses of a new attachment and takes them.
+/// Chooses the addresses of a new attachment and reserves them.
 pub fn reserve(
     world: &mut World,
     server: &Server,
@@ -159,7 +159,7 @@ pub fn reserve(
     Ok(attachment)
 }
 
-/// Completes an attachment whose addresses are reserved. Nothing happens when an end of it is gone.
+/// Completes an attachment whose addresses are reserved. Nothing happens when the server or the network is gone.
 pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     let (Some(server), Some(network)) =
         (world.servers.get_mut(&server), world.networks.get_mut(&attachment.network))
@@ -171,7 +171,7 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the networks hold the addresses that a server shows, and no others for it.
+/// Makes the networks reserve exactly the addresses that a server shows.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
@@ -196,7 +196,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
     hold_what_is_shown(world, server);
 }
 
-/// `fresh` are those that the server does not have yet, `count` says how many it will have.
+/// Checks alias addresses. `fresh` are the aliases that the server does not have yet, and `count` is the number of
+/// aliases that the server will have.
 fn check_aliases(
     network: &Network,
     server: &Server,
@@ -233,7 +234,7 @@ fn read_network(call: &Call, fields: &mut Fields) -> Result<u64, ApiError> {
     networks::find(call, fields.required("network", id)?).map(|network| network.id)
 }
 
-/// Both ends must be free of running actions; returns them as the action's resources.
+/// Checks that neither the server nor the network has a running action. Returns both as the action's resources.
 fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, server)?;
     let network = networks::find(call, network)?.resource();

@@ -1,4 +1,4 @@
-//! Ages as tables show them: two units at most, fewer digits the older it is.
+//! Ages in the form that tables show: at most two units, and less precision for longer ages.
 
 use crate::time;
 
@@ -7,7 +7,7 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// The time since `timestamp` (RFC 3339), `<unknown>` when there is none.
+/// Returns the time since `timestamp` (RFC 3339), or `<unknown>` when there is no timestamp.
 pub fn since(timestamp: Option<&str>) -> String {
     match timestamp.and_then(|text| text.parse::<jiff::Timestamp>().ok()) {
         Some(then) => human(time::timestamp().as_second() - then.as_second()),
@@ -15,7 +15,7 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// A duration in seconds as kubectl writes it; the limits are `apimachinery`'s `HumanDuration`.
+/// Returns a duration in seconds as kubectl writes it. The limits are those of `apimachinery`'s `HumanDuration`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),
@@ -32,7 +32,7 @@ fn human(seconds: i64) -> String {
     }
 }
 
-/// The second unit is left out when it is zero.
+/// Returns a duration in two units. The second unit is left out when its number is zero.
 fn two(seconds: i64, large: i64, large_name: char, small: i64, small_name: char) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
     if rest == 0 {

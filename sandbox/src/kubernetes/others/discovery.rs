@@ -1,13 +1,14 @@
-//! Discovery: which groups, versions and resources there are.
+//! Discovery: the groups, versions and resources of the server.
 //!
-//! Only the plain form; who asks for the aggregated one gets the plain one and goes on with it, as with old servers.
+//! The server has only the plain form. A client that asks for the aggregated form gets the plain form and continues
+//! with it, as with old servers.
 
 use serde_json::{Value, json};
 
 use crate::exchange::{Request, Response};
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 
-/// `/api`, `/api/v1`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`
+/// Answers `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`.
 pub fn document(request: &Request, path: &str) -> Option<Response> {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let document = match parts.as_slice() {
@@ -29,7 +30,7 @@ pub fn document(request: &Request, path: &str) -> Option<Response> {
     Some(Response::json(200, &document))
 }
 
-/// The named groups, in the order of their resources.
+/// Returns all groups except the core group, in the order of their resources.
 pub fn groups() -> Vec<&'static str> {
     let mut groups: Vec<&str> = Vec::new();
     for row in RESOURCES.iter().filter(|row| !row.group.is_empty()) {
@@ -56,14 +57,14 @@ fn resources(group: &str) -> Value {
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
-    // The real server leaves it out for the core group.
+    // The real server leaves `apiVersion` out for the core group.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
     list
 }
 
-/// A resource and its subresource.
+/// Returns the entries of a resource and its subresource.
 fn entries(row: &Resource) -> Vec<Value> {
     let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
         "kind": row.kind, "verbs": row.verbs});

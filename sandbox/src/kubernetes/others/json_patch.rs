@@ -1,11 +1,11 @@
-//! JSON patch, RFC 6902: a list of operations, all or none.
+//! JSON patch (RFC 6902), which is a list of operations. Either all operations are applied or none.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kubernetes::status::Refusal;
 
-/// Bounds the work of one request, as the real server does.
+/// The largest number of operations in one patch. The real server has the same limit.
 const MOST_OPERATIONS: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ pub fn apply(current: &Value, patch: &Value) -> Result<Value, Refusal> {
     Ok(patched)
 }
 
-/// `None`: the operation does not fit the object.
+/// Applies one operation. Returns `None` when the operation does not fit the object.
 fn step(object: &mut Value, operation: Operation) -> Option<()> {
     match operation {
         Operation::Add { path, value } => add(object, &path, value),
@@ -91,7 +91,7 @@ fn remove(object: &mut Value, path: &str) -> Option<Value> {
     }
 }
 
-/// The path of what holds the last part, and the last part unescaped.
+/// Returns the path of the parent, and the unescaped last part of the path.
 fn split(path: &str) -> Option<(&str, String)> {
     let (parent, last) = path.rsplit_once('/')?;
     Some((parent, last.replace("~1", "/").replace("~0", "~")))

@@ -1,4 +1,4 @@
-//! What only clients other than ccm ask a Kubernetes API server for: kubectl, client libraries, Helm.
+//! Answers to requests that only clients other than ccm send: kubectl, client libraries, Helm.
 //!
 //! | file | who needs it |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `protobuf` | the few commands of kubectl that send no JSON |
 //! | `json_patch` | `kubectl patch --type=json` |
 //!
-//! ccm sends and reads JSON, names its resources itself, and patches by merge patches.
+//! ccm sends and reads JSON, knows the names of its resources, and patches by merge patches.
 
 mod age;
 pub mod discovery;

@@ -1,7 +1,7 @@
-//! OpenAPI v3 documents, made from the same tables that requests are read with.
+//! OpenAPI v3 documents, made from the tables with which requests are read.
 //!
-//! As much as kubectl looks at: the paths of a group with their kinds and the parameter `fieldValidation`, and the
-//! types with their fields and merge keys.
+//! The documents contain only what kubectl reads: the paths of a group with their kinds and the parameter
+//! `fieldValidation`, and the types with their fields and merge keys.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::exchange::Response;
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 use crate::kubernetes::schema::{Field, Merge, Object, Type};
 
-/// `/openapi/v3` and the documents it lists.
+/// Answers `/openapi/v3` and the documents in its list.
 pub fn document(path: &str) -> Option<Response> {
     let group = match path.strip_prefix("/openapi/v3")? {
         "" => return Some(Response::json(200, &index())),
@@ -114,7 +114,7 @@ fn reference(object: &Object) -> Value {
     json!({"$ref": format!("#/components/schemas/{}", object.definition())})
 }
 
-/// Adds a type and all it is made of.
+/// Adds the definition of a type, and those of all types of its fields.
 fn define(object: &Object, schemas: &mut BTreeMap<String, Value>) {
     let name = object.definition();
     if schemas.contains_key(&name) {
@@ -157,7 +157,7 @@ fn type_schema(kind: Type, schemas: &mut BTreeMap<String, Value>) -> Value {
         Type::List(item, _) => json!({"type": "array", "items": type_schema(*item, schemas)}),
         Type::Object(object) => {
             define(object, schemas);
-            // With `allOf`, because nothing may stand beside a bare `$ref`.
+            // The reference is inside `allOf`, because a plain `$ref` may have no other fields beside it.
             json!({"allOf": [reference(object)], "default": {}})
         }
         Type::Opaque => json!({"type": "object"}),

@@ -1,11 +1,13 @@
-//! Bodies in protobuf: kubectl speaks nothing else in a few commands (`auth can-i`, `create namespace`,
-//! `create service`). Answers are JSON all the same, which these commands accept.
+//! Bodies in protobuf, because a few commands of kubectl send nothing else (`auth can-i`, `create namespace`, `create
+//! service`). Answers are JSON all the same, which these commands accept.
 //!
-//! Only the kinds of those commands are here. A field that is not in the tables is an error, not lost in silence.
+//! The tables contain only the kinds of those commands. A field that is not in the tables is an error, and
+//! is not ignored.
 
 use serde_json::{Map, Value};
 
-/// What a kind looks like on the wire: number and name of each field, from the `generated.proto` of its package.
+/// The fields of a kind in the wire format. Each has its number, name and type, as in the `generated.proto`
+/// of its package.
 type Message = &'static [(u64, &'static str, Wire)];
 
 #[derive(Clone, Copy)]
@@ -16,18 +18,18 @@ enum Wire {
     Message(Message),
     Texts,
     Messages(Message),
-    /// Map of strings: entries with key 1 and value 2.
+    /// A map from strings to strings. In each entry, field 1 is the key and field 2 is the value.
     Map,
-    /// Its type says which of the two others counts.
+    /// A message with a type and two other fields. The type says which of the two fields contains the value.
     IntOrString,
-    /// Set by the server whatever a client says.
+    /// A field that is ignored, because the server sets it whatever a client sends.
     Ignored,
 }
 
-/// In front of every body: `k8s` and a zero.
+/// The beginning of every body: `k8s` and a zero byte.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// `runtime.Unknown`: type, and the object itself as bytes.
+/// The fields of `runtime.Unknown` that are read: the object's type, and the object itself as bytes.
 const UNKNOWN: [u64; 2] = [1, 2];
 const TYPE_META: Message = &[(1, "apiVersion", Wire::Text), (2, "kind", Wire::Text)];
 
@@ -116,10 +118,10 @@ const ACCESS_REVIEW: Message = &[
     (3, "status", Wire::Ignored),
 ];
 
-/// The object in a body, as JSON has it; none for a kind that is not read here.
+/// Reads the object in a body as JSON. Returns `None` for a kind that is not read here.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// The error says what is wrong with the bytes.
 pub fn read(kind: &str, body: &[u8]) -> Option<Result<Value, String>> {
     let message = match kind {
         "Namespace" => NAMESPACE,
@@ -142,7 +144,7 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // Content type and encoding: empty.
+            // The content type and the encoding are empty in such bodies.
             _ => {}
         }
     }
@@ -150,7 +152,8 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
     Ok(Value::Object(object))
 }
 
-/// Fields that are empty are left out: protobuf does not tell them from those that were not set.
+/// Decodes a message. Empty fields are left out, because protobuf does not distinguish empty fields from fields that
+/// were not set.
 fn decode(message: Message, bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let mut object = Map::new();
     for field in Fields(bytes) {
@@ -211,13 +214,13 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// A field's value as it stands on the wire.
+/// The value of a field in the wire format.
 enum Raw<'a> {
     Number(i64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in their order. The first error ends them.
+/// The fields of a message, in their order. The iterator ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -241,7 +244,7 @@ impl<'a> Fields<'a> {
         const LENGTH_DELIMITED: u64 = 2;
         let key = self.varint()?;
         let raw = match key & 7 {
-            // Negative numbers are written as the unsigned ones with the same bits.
+            // A negative number is encoded as the unsigned number that has the same bits.
             VARINT => Raw::Number(self.varint()?.cast_signed()),
             LENGTH_DELIMITED => {
                 let length = usize::try_from(self.varint()?).ok()?;

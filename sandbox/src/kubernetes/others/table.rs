@@ -1,4 +1,4 @@
-//! The columns and cells of tables, what `kubectl get` shows.
+//! The columns and cells of tables, which `kubectl get` shows.
 
 mod apps;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::age;
 use crate::kubernetes::resource::Resource;
 
-/// A column; `kubectl get -o wide` shows those of priority 1 too.
+/// A column. `kubectl get -o wide` also shows columns of priority 1.
 struct Column {
     name: &'static str,
     priority: u8,
@@ -83,9 +83,9 @@ const NAMESPACE: &[Column] =
 const LEASE: &[Column] =
     &[NAME, Column { name: "Holder", priority: 0, description: "Identity of its holder." }, AGE];
 
-/// The `columnDefinitions` of a table, as JSON.
+/// Returns the `columnDefinitions` of a table, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
-    // The same in every table of a resource.
+    // The columns are the same in every table of a resource.
     static SHOWN: Mutex<BTreeMap<&str, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let columns = || Arc::from(new_columns(resource).to_string());
@@ -106,7 +106,7 @@ fn new_columns(resource: &Resource) -> Value {
     columns.iter().map(Column::definition).collect()
 }
 
-/// One row, as many cells as there are columns.
+/// Returns the cells of one row, one for each column.
 pub fn cells(resource: &Resource, object: &Value) -> Value {
     let name = &object["metadata"]["name"];
     let age = age::since(object["metadata"]["creationTimestamp"].as_str());
@@ -176,7 +176,7 @@ fn node_status(node: &Value) -> String {
     format!("{status}{cordoned}")
 }
 
-/// Two ways to label a role; both count.
+/// Returns the roles of a node. A role can be given by either of two labels.
 fn node_roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
     for (key, value) in node["metadata"]["labels"].as_object().into_iter().flatten() {

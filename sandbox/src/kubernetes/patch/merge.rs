@@ -1,4 +1,4 @@
-//! JSON merge patch, RFC 7386: objects are merged, null removes, everything else replaces.
+//! JSON merge patch, RFC 7386: objects are merged, null removes a field, everything else replaces the value.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,5 @@
-//! The three patch formats of the API. Each takes the object as the API shows it and returns what it becomes.
+//! The three patch formats of the API. Each function takes an object as the API shows it, and returns
+//! the patched object.
 
 mod merge;
 mod strategic;
@@ -17,7 +18,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the `Content-Type`; `None` for what is not served, server-side apply among it.
+    /// Returns the format of a `Content-Type`, or `None` for a format that is not supported, such as server-side apply.
     pub fn of(content_type: &str) -> Option<Format> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/merge-patch+json" => Some(Format::Merge),

@@ -1,8 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists to merge, and directives to say otherwise.
+//! Strategic merge patch: a merge patch that knows which lists to merge, with directives for exceptions.
 //!
-//! Lists are merged by the key that the schema names, or as sets; lists without one are replaced. Directives:
-//! `$patch` (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`,
-//! `$retainKeys`. The order of a merged list is that of the patch, with the server's own items where they stood.
+//! Lists are merged by the key in the schema, or as sets. Lists without a key are replaced. Directives: `$patch`
+//! (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`, `$retainKeys`. A merged
+//! list has the order of the patch, and the server's own items stay where they were.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
     object(Some(schema), current, patch)
 }
 
-/// `schema` is absent inside what has none: maps and opaque fields.
+/// Patches an object. `schema` is `None` inside maps and opaque fields.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());
@@ -46,7 +46,7 @@ fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Valu
     Ok(Value::Object(merged))
 }
 
-/// What a field becomes; `None` when it goes.
+/// Returns the new value of a field, or `None` when the field is removed.
 fn field(
     kind: Option<Type>,
     before: Value,
@@ -104,7 +104,7 @@ fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// The fields that a patch changes, by name or by a directive about them.
+/// Returns the fields that a patch changes. The patch contains their names, or directives about them.
 fn mentioned_fields(changes: &Map<String, Value>) -> Vec<&str> {
     let mut fields: Vec<&str> = Vec::new();
     for name in changes.keys() {
@@ -148,7 +148,7 @@ fn list(
         Some(change) => change.as_array().ok_or_else(Refusal::unprocessable)?,
         None => &none,
     };
-    // `$patch: replace` as an item of its own makes the others the whole list.
+    // When one item is `$patch: replace`, the other items become the whole list.
     let replaces = |item: &Value| item[PATCH] == "replace";
     if change.iter().any(replaces) {
         return Ok(change.iter().filter(|item| !replaces(item)).cloned().collect());
@@ -200,8 +200,8 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Items that `order` names stand in its order. The others keep theirs, each before the first named item that it
-/// preceded in the live list.
+/// Sorts items. Items in `order` have the order of `order`. The other items keep their order, each before the first
+/// ordered item that followed it in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

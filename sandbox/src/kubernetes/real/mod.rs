@@ -1,16 +1,17 @@
-//! A corner of a real cluster: the same front, users, call log and faults, but a real API server answers.
+//! A corner of a real cluster: the same front, users, call log and faults as in the simulation, but a real
+//! API server answers.
 //!
-//! Tests share that server with each other and with whatever runs there, and ccm looks at all nodes it is shown. So
-//! every corner has a prefix of its own: names get it on their way to the server and lose it on their way back, and a
-//! list shows what is in the corner. Nothing else is touched: requests, patches, conflicts, validation, denials and
-//! watch caches are the real server's. Whoever asks is impersonated under a name of the corner, with the same rules as
-//! real Roles. When the corner is dropped, everything with its prefix is deleted.
+//! Tests share that server with each other and with everything else that runs there, and ccm reads all nodes that it
+//! sees. So every corner has its own prefix. Names get the prefix on their way to the server and lose it on their way
+//! back, and a list shows only the objects of the corner. Nothing else is changed: requests, patches, conflicts,
+//! validation, denials and watch caches are those of the real server. A user is impersonated under a name of the
+//! corner, with the same rules as real Roles. When the corner is dropped, everything with its prefix is deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `server` | how the server is reached: kubeconfig, TLS, one request |
-//! | `names` | which names get the prefix |
-//! | `roles` | the rules of a user as Roles, and when they are in force |
+//! | `server` | the connection to the server: kubeconfig, TLS, one request |
+//! | `names` | the names that get the prefix |
+//! | `roles` | the rules of a user as Roles, and whether they are in force |
 
 mod names;
 mod roles;
@@ -32,14 +33,15 @@ use roles::Roles;
 use server::Caller;
 pub use server::Server;
 
-/// What one sandbox has of a real cluster.
+/// The separate part of a real cluster that one sandbox uses.
 pub struct Corner {
     server: Server,
     names: Names,
     roles: Roles,
 }
 
-/// Where ccm and the tests make objects; the corner leaves nothing in them.
+/// The resources, with their namespaces, of which `ccm` and the tests create objects. The corner deletes its objects
+/// of these resources.
 const CLEANED: [(&str, &str); 4] =
     [("nodes", ""), ("events", "default"), ("leases", "kube-system"), ("services", "default")];
 
@@ -48,7 +50,7 @@ const MASTERS: &str = "system:masters";
 
 impl Corner {
     /// # Errors
-    /// The kubeconfig does not say how to log in, or nobody answers there.
+    /// An error means that the kubeconfig has no credentials, or that no server answers there.
     pub fn new(kubeconfig: &Path) -> io::Result<Corner> {
         let server = Server::of(kubeconfig)?;
         let (status, version) = server.json("GET", "/version", None);
@@ -61,10 +63,10 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace or everywhere; `directory` has them already.
+    /// Gives a user these rules, in one namespace or everywhere. `directory` must contain the rules already.
     ///
     /// # Panics
-    /// The server does not take the Role, or does not go by it.
+    /// Panics when the server refuses the Role, or does not apply the Role.
     pub fn bind(
         &self,
         directory: &Directory,
@@ -79,7 +81,7 @@ impl Corner {
         }
     }
 
-    /// Answers a request of the caller that the directory knows, or does not know.
+    /// Answers a request. `identity` is the result of authenticating the caller by the directory.
     pub fn answer(
         &self,
         directory: &Directory,
@@ -87,7 +89,8 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
-        // Certificates end at this front: the server behind it would see nobody, and not somebody it refuses.
+        // TLS ends in the sandbox. The real server would not see a certificate that it refuses, but
+        // an anonymous caller.
         if let Err(refusal) = &identity
             && request.header("authorization").is_none()
         {
@@ -103,7 +106,7 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // Its own answer to no credentials and to wrong ones.
+            // A request without credentials, or with wrong ones, is sent on, so that the real server itself answers.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -126,10 +129,10 @@ impl Corner {
         Ok(answer)
     }
 
-    /// As the owner of the cluster.
+    /// Creates an object with the rights of the cluster's owner.
     ///
     /// # Panics
-    /// The server refuses it.
+    /// Panics when the server refuses the object.
     pub fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Value {
         let mut object = super::with_kind(resource, object.clone());
         self.names.object(&mut object);
@@ -138,7 +141,7 @@ impl Corner {
         if status == 404 && created["details"]["kind"] == "namespaces" {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            // Another test may make it at the same moment.
+            // Another test may create the namespace at the same moment.
             self.server.json("POST", "/api/v1/namespaces", Some(&namespace));
             (status, created) = self.server.json("POST", &path, Some(&object));
         }
@@ -157,17 +160,18 @@ impl Corner {
         }
     }
 
-    /// `namespace` is empty for all of them.
+    /// Returns the objects. An empty `namespace` means all namespaces.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let items = self.owned(resource, namespace).into_iter();
         let whole = |item: Value| super::with_kind(resource, self.names.value(&item));
         items.map(whole).collect()
     }
 
-    /// Changes an object until nobody else did in between; false when it is not there.
+    /// Changes an object, and tries again when somebody else changed the object in between. Returns false when there is
+    /// no such object.
     ///
     /// # Panics
-    /// The server refuses what `edit` made of it.
+    /// Panics when the server refuses the object that `edit` left behind.
     pub fn edit(
         &self,
         resource: &Resource,
@@ -190,7 +194,7 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // First what may be refused because somebody was faster.
+            // The first patch is the one that may be refused because somebody else was faster.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {
@@ -208,20 +212,20 @@ impl Corner {
         }
     }
 
-    /// False when it is not there.
+    /// Deletes an object. Returns false when there is no such object.
     pub fn delete(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
         let path = path(resource, namespace, &self.names.own(resource.plural, name));
         let was_there = self.server.json("DELETE", &path, None).0 == 200;
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // Finalizers hold what is marked.
+            // An object that is marked for deletion may be kept by finalizers.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
     }
 
-    /// Waits until also the server's cache has a write: ccm lists from there, right afterwards.
+    /// Waits until the server's cache contains a write, because ccm lists from the cache right afterwards.
     fn is_seen(&self, resource: &Resource, namespace: &str, written: &Value) {
         let text = |field: &str| written["metadata"][field].as_str().unwrap_or_default();
         let path = path(resource, namespace, text("name"));
@@ -229,7 +233,7 @@ impl Corner {
         self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
-    /// With their real names.
+    /// Returns the objects of the corner. They have the names that they have on the real server.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();
@@ -238,7 +242,7 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes everything in it; what is not there any more is no trouble.
+    /// Deletes all objects of the corner. Objects that do not exist any more are no error.
     pub fn clear(&self) {
         for (plural, namespace) in CLEANED {
             let resource = row(plural);
@@ -260,7 +264,7 @@ impl Drop for Corner {
     }
 }
 
-/// Of a collection when `name` is empty.
+/// Returns the path of an object, or of a collection when `name` is empty.
 fn path(resource: &Resource, namespace: &str, name: &str) -> String {
     let group = match resource.group {
         "" => "/api/v1".to_owned(),
@@ -277,7 +281,7 @@ fn path(resource: &Resource, namespace: &str, name: &str) -> String {
     format!("{group}{place}/{}{name}", resource.plural)
 }
 
-/// The merge patch (RFC 7386) that makes one object of another.
+/// Returns the merge patch (RFC 7386) that turns `before` into `after`.
 fn difference(before: &Value, after: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return after.clone();

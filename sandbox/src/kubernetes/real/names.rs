@@ -1,23 +1,23 @@
-//! Names inside the corner and outside of it.
+//! Translates names between the corner, where they have no prefix, and the real server, where they have one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The prefix that everything in one corner has on the real server, and nothing else.
+/// The prefix of all names of one corner on the real server. No other names begin with this prefix.
 pub struct Names {
     prefix: String,
 }
 
-/// Every corner's prefix begins so: what a killed test left behind is found by it.
+/// The beginning of every corner's prefix. It is used to find the objects that a killed test has left behind.
 const MARK: &str = "ccmtest-";
 
-/// The Service of the API itself, whose UID names the cluster.
+/// The Service of the API itself, whose UID identifies the cluster.
 const THE_API_S: &str = "kubernetes";
 
 impl Names {
-    /// A prefix that no other corner has, of this process or another.
+    /// Creates a prefix that no other corner has, in this process or another.
     pub fn new() -> Names {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let nanoseconds =
@@ -28,12 +28,13 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// A name as the real server has it.
+    /// Returns the name that an object of the corner has on the real server.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// The same for a name of such a resource: namespaces and what is not the tests' are everybody's.
+    /// Returns the name that an object of this resource has on the real server. Namespaces and the Service of the API
+    /// do not belong to the tests, and keep their names.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let is_everybody_s = resource == "namespaces"
             || (resource, name) == ("services", THE_API_S)
@@ -59,7 +60,7 @@ impl Names {
         parts.join("/")
     }
 
-    /// Field selectors name names.
+    /// Translates the names in field selectors, from the corner to the real server.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name))
@@ -79,7 +80,7 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// An object, or a patch of one, on its way to the server.
+    /// Translates an object, or a patch of an object, that is sent to the real server.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -102,20 +103,21 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Whether it is shown in the corner's lists.
+    /// Whether the corner's lists contain the object of the real server.
     fn shows(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let is_the_api_s = metadata["name"] == THE_API_S && metadata["namespace"] == "default";
         is_the_api_s || self.owns(object)
     }
 
-    /// The first cell of a table is the name; the object may have been left out.
+    /// Whether a row of a table belongs to the corner. When the row contains no object, its first cell decides, which
+    /// is the name.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// An object on its way back.
+    /// Translates an object that comes from the real server.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -127,7 +129,8 @@ impl Names {
         }
     }
 
-    /// A body on its way back; of a list only what belongs here.
+    /// Translates a body that comes from the real server. In a list, the objects that do not belong to the corner
+    /// are left out.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");
@@ -145,7 +148,7 @@ impl Names {
         let value = self.value(&value);
         match (is_list, &value["metadata"]) {
             (true, head @ Value::Object(_)) => {
-                // The head comes first, as API servers write it.
+                // The metadata is written as the first field, as API servers do.
                 let rest = value.as_object().into_iter().flatten();
                 let rest = rest.filter(|(name, _)| *name != "metadata");
                 let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));

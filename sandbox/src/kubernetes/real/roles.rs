@@ -1,4 +1,4 @@
-//! The rules of a user as Roles and bindings of the real server.
+//! The rules of a user, as Roles and bindings of the real server.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,19 +11,21 @@ use crate::kubernetes::PolicyRule;
 use crate::kubernetes::access::{Directory, Identity};
 use crate::kubernetes::request_info::ResourceRequest;
 
-/// What was bound, so that it can be taken back.
+/// The Roles and bindings that were created, so that they can be deleted.
 pub struct Roles {
-    /// Whether the server has no Roles, as the sandbox's own has none: then the rules are enforced on our side.
+    /// Whether the server has no RBAC API, like the sandbox's own server. The rules are then enforced by this process.
     missing: OnceLock<bool>,
-    /// Path of each object, bindings before their roles.
+    /// The path of each created object. Bindings come before their roles.
     made: Mutex<Vec<String>>,
-    /// What was asked for so far: a Role that is replaced takes some of it away.
+    /// All access reviews that were sent so far. They are sent again after later changes, because replacing a Role may
+    /// take rights away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The server goes by what its caches have; they follow within moments.
+/// The longest wait until the server's caches contain new rules. The server decides by its caches, which
+/// follow within moments.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
@@ -34,16 +36,16 @@ impl Roles {
         roles
     }
 
-    /// Whether the rules have to be enforced on our side.
+    /// Whether this process has to enforce the rules, because the server has no RBAC.
     pub fn are_ours(&self, server: &Server) -> bool {
         let ask = || server.json("GET", &format!("/apis/{GROUP}/v1"), None).0 == 404;
         *self.missing.get_or_init(ask)
     }
 
-    /// Binds rules to a user, instead of those of before, and waits until they are in force.
+    /// Binds rules to a user instead of the previous rules, and waits until the new rules are in force.
     ///
     /// # Panics
-    /// The server does not take them, or does not go by them.
+    /// Panics when the server refuses the rules, or does not apply the rules.
     pub fn bind(
         &self,
         server: &Server,
@@ -60,7 +62,7 @@ impl Roles {
             "" => ("Cluster", format!("/apis/{GROUP}/v1")),
             namespace => ("", format!("/apis/{GROUP}/v1/namespaces/{namespace}")),
         };
-        // A path segment, and no part of the names that are cut on the way back.
+        // The name must be one path segment, and must not be part of the names that lose the prefix on the way back.
         let name = names.inside(&user.replace([':', '/'], "-"));
         let role = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": format!("{prefix}Role"),
@@ -128,10 +130,10 @@ impl Roles {
     }
 }
 
-/// Polls until it holds.
+/// Polls until `holds` returns true.
 ///
 /// # Panics
-/// It does not hold in time.
+/// Panics when `holds` does not return true in time.
 pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -140,7 +142,7 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A rule as Roles have it; the names in it are those of the corner.
+/// Returns a rule as a Role contains it, with the names that the corner's objects have on the real server.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),
@@ -153,7 +155,7 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
     given.map(|(key, values)| (key.to_owned(), json!(values))).collect()
 }
 
-/// One question for each thing that rules allow.
+/// Returns one access review for each right that the rules grant.
 fn questions<'a>(
     namespace: &'a str,
     rules: &'a [PolicyRule],

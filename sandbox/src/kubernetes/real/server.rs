@@ -1,4 +1,4 @@
-//! How a real API server is reached: what its kubeconfig says, and one request.
+//! The connection to a real API server: the contents of its kubeconfig, and single requests.
 
 use std::io;
 use std::path::Path;
@@ -15,30 +15,30 @@ use crate::exchange::{Request, Response, percent_encode};
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// With the owner's certificate, if that is how they log in.
+    /// The client with the owner's certificate. `None` when the owner authenticates in another way.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
 
-/// Who asks.
+/// The caller of a request.
 pub(super) enum Caller {
-    /// Whoever the kubeconfig belongs to.
+    /// The user of the kubeconfig.
     Owner,
     /// Somebody whom the owner impersonates.
     User(String),
-    /// Somebody with this `Authorization` header, or none.
+    /// Anybody else, with this `Authorization` header or without one.
     Header(Option<String>),
 }
 
-/// Longer than the server's own limit for a request.
+/// The time-out of a request, which is longer than the server's own limit.
 const TIMEOUT: Duration = Duration::from_secs(70);
 const BODY_LIMIT_BYTES: u64 = 512 << 20;
 
 impl Server {
-    /// The current context of a kubeconfig: a certificate or a token, inline or in files; no plugins.
+    /// Reads the current context of a kubeconfig: a certificate or a token, inline or in files, but no plugins.
     ///
     /// # Errors
-    /// It cannot be read, or says it in another way.
+    /// An error means that the kubeconfig cannot be read, or has other credentials.
     pub fn of(kubeconfig: &Path) -> io::Result<Server> {
         let read = Kubeconfig::read(kubeconfig)?;
         let base = read.text(&read.cluster, "server");
@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// # Errors
-    /// Why there is no answer.
+    /// The error says why there is no answer.
     pub(super) fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
         let pair = |(key, value): &(String, String)| {
             format!("{}={}", percent_encode(key), percent_encode(value))
@@ -86,7 +86,7 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // JSON alone can be read on its way back.
+        // The answer must be JSON, because the names in other formats cannot be translated.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -120,7 +120,7 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// A request of the owner, with its query in the path, until the server has time for it. Status 0: no answer.
+    /// Sends a request of the owner. The path contains the query. The returned status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -185,7 +185,7 @@ fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
     Ok(Response { status, headers, body: body.map_err(|error| error.to_string())? })
 }
 
-/// The parts of a kubeconfig that its current context names.
+/// The parts of a kubeconfig that its current context uses.
 struct Kubeconfig<'a> {
     path: &'a Path,
     folder: &'a Path,
@@ -221,7 +221,7 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Inline, or in the file that is named instead.
+    /// Returns the inline data, or else the contents of the file whose path is given.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

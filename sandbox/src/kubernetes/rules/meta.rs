@@ -1,16 +1,16 @@
-//! Rules of `metadata`, the same for every kind.
+//! The rules of `metadata`, which are the same for every kind.
 
 use serde_json::Value;
 
 use super::{items, names, text};
 use crate::kubernetes::status::FieldError;
 
-/// All annotations of an object together.
+/// The largest size of all annotations of an object together.
 const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
 
-/// What a kind checks of an object at creation.
+/// Returns the errors of the metadata that the validation of each kind finds in a new object.
 pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let name = text(&metadata["name"]);
@@ -29,7 +29,7 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     errors
 }
 
-/// What a kind checks of an object that takes the place of another.
+/// Returns the errors of the metadata that the validation of each kind finds in an update.
 pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What the server itself checks of every update, before the kind checks it once more: the reason why causes come
-/// twice.
+/// Returns the errors of the metadata that the server itself finds in every update. The validation of the kind finds
+/// the same errors again, so that causes are reported twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));
@@ -113,7 +113,7 @@ fn finalizers(metadata: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// An object that is being deleted may lose finalizers and gain none.
+/// Reports finalizers that were added to an object that is being deleted. Such an object may only lose finalizers.
 fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
     let known = items(&old["finalizers"]);
     let added: Vec<String> = items(&new["finalizers"])

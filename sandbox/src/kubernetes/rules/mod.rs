@@ -1,6 +1,7 @@
-//! What is special about each kind: its defaults, what the cluster allocates for it, and what is valid.
+//! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! The order of the calls is `write`'s; it is the real server's, so that the same of several errors wins.
+//! `write` decides the order of the calls. The order is that of the real server, so that the same error wins when there
+//! are several errors.
 
 mod event;
 mod lease;
@@ -25,28 +26,28 @@ pub use service::Service;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The rules of a kind. `new` and `old` are whole objects, already decoded.
+/// The rules of a kind. `new` and `old` are complete, decoded objects.
 pub trait Rules: Sync {
-    /// Fills in what the API documents as defaults, after every decoding.
+    /// Sets the documented defaults. This is done each time that an object was decoded.
     fn defaults(&self, _object: &mut Value) {}
 
-    /// Fills in what comes from the server and its admission plugins at creation.
+    /// Sets the values that the server and its admission plugins set at creation.
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Takes back from `old` what an update of the main resource may not touch.
+    /// Restores the fields of `old` that an update of the main resource may not change.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Takes back from `old` what an update of the status may not touch.
+    /// Restores the fields of `old` that an update of the status may not change.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         new["spec"] = old["spec"].clone();
     }
 
-    /// Gives addresses and ports that the object needs and no other has.
+    /// Allocates the addresses and ports that the object needs. They are unique in the cluster.
     fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _store: &Store) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// What is wrong with a name.
+    /// Returns the errors of a name.
     fn validate_name(&self, name: &str) -> Vec<String> {
         names::subdomain(name)
     }
@@ -55,7 +56,7 @@ pub trait Rules: Sync {
         validate_meta(object, &|name| self.validate_name(name))
     }
 
-    /// Everything that is checked at an update, doubles included: the real server shows them.
+    /// Returns all errors of an update, with duplicates, because the real server shows duplicates.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         validate_meta_update(new, old)
     }
@@ -70,17 +71,17 @@ pub struct Plain;
 
 impl Rules for Plain {}
 
-/// The items of a list, none when it is absent.
+/// Returns the items of a list, or no items when the list is absent.
 fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The same to be changed. A field that is absent stays absent, which `object[field]` would not leave so.
+/// Returns the mutable items of a list. An absent field stays absent, which would not be so with `object[field]`.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// The text of a field, empty when it is absent.
+/// Returns the text of a field, or an empty text when the field is absent.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Names, labels and qualified names: what they may look like, in the words of `apimachinery`'s validation.
+//! Validation of names, labels and qualified names, in the words of `apimachinery`.
 //!
-//! Every function returns what is wrong, nothing when all is well.
+//! Every function returns what is wrong with its argument. An empty list means that the argument is valid.
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
@@ -15,19 +15,19 @@ const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// A DNS label: at most 63 bytes.
+/// Checks a DNS label of at most 63 bytes.
 pub fn label(name: &str) -> Vec<String> {
     let shape = is_label(name);
     findings(name, 63, shape, LABEL)
 }
 
-/// A DNS name: at most 253 bytes.
+/// Checks a DNS name of at most 253 bytes.
 pub fn subdomain(name: &str) -> Vec<String> {
     let shape = name.split('.').all(is_label);
     findings(name, 253, shape, SUBDOMAIN)
 }
 
-/// What may stand in a URL as one part of its path.
+/// Checks text that is one part of the path of a URL.
 pub fn path_segment(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
@@ -43,7 +43,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     findings(value, 63, value.is_empty() || is_word(value), LABEL_VALUE)
 }
 
-/// `name` or `prefix/name`
+/// Checks `name` or `prefix/name`.
 pub fn qualified(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => (None, *name),
@@ -89,7 +89,7 @@ fn is_label(text: &str) -> bool {
     has_shape(text, lower, |byte| lower(byte) || *byte == b'-')
 }
 
-/// Letters and digits at both ends, `-`, `_`, `.` between.
+/// Whether the text has letters and digits at both ends, and only `-`, `_`, `.`, letters and digits between.
 fn is_word(text: &str) -> bool {
     has_shape(text, u8::is_ascii_alphanumeric, |byte| {
         byte.is_ascii_alphanumeric() || b"-_.".contains(byte)

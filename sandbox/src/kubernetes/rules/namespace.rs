@@ -6,7 +6,7 @@ use super::{Rules, names, text};
 
 pub struct Namespace;
 
-/// The label that lets selectors name a namespace.
+/// The label by which selectors can select a namespace by its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl Rules for Namespace {
@@ -23,7 +23,7 @@ impl Rules for Namespace {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        // Its own finalizers change through the subresource `finalize` alone.
+        // The namespace's finalizers change only through the subresource `finalize`.
         new["spec"] = old["spec"].clone();
         new["status"] = old["status"].clone();
     }

@@ -12,7 +12,7 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 
 impl Rules for Node {
     fn defaults(&self, object: &mut Value) {
-        // Two names for one thing, kept alike.
+        // `podCIDR` is the old name of the first of `podCIDRs`. The two fields are kept equal.
         let spec = &mut object["spec"];
         let first = spec["podCIDRs"].get(0).cloned();
         match (text(&spec["podCIDR"]).is_empty(), first) {
@@ -22,7 +22,8 @@ impl Rules for Node {
         }
     }
 
-    /// The admission plugin TaintNodesByCondition keeps pods away until the node lifecycle controller has seen it.
+    /// Adds the taint of the admission plugin TaintNodesByCondition, which keeps pods away until the node lifecycle
+    /// controller has seen the node.
     fn prepare_create(&self, object: &mut Value) {
         let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
         let taints = &mut object["spec"]["taints"];
@@ -44,7 +45,8 @@ impl Rules for Node {
         errors
     }
 
-    /// The server checks a node as if it were new and then as an update, hence the doubles.
+    /// The server validates an update twice, first like a new node and then as an update. Errors
+    /// are therefore duplicated.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(new);
         errors.extend(update(new, old));
@@ -65,7 +67,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A field that may be set once and never changed.
+/// Checks a field that may be set once and never changed.
 fn set_once(new: &Value, old: &Value, field: &str, shown: &str) -> Option<FieldError> {
     let (new, old) = (&new["spec"][field], &old["spec"][field]);
     let detail = format!("node updates may not change {shown} except from \"\" to valid");
@@ -104,7 +106,7 @@ fn same_taint(left: &Value, right: &Value) -> bool {
     left["key"] == right["key"] && left["effect"] == right["effect"]
 }
 
-/// The internal Go struct as JSON.
+/// Returns a taint as the JSON of Go's internal struct.
 fn go_taint(taint: &Value) -> String {
     let (key, effect) = (&taint["key"], &taint["effect"]);
     let value = text(&taint["value"]);

@@ -1,4 +1,4 @@
-//! `Service`: defaults, what depends on its type, and what is valid.
+//! `Service`: defaults, values that depend on its type, and validation.
 
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ impl Rules for Service {
     }
 }
 
-/// Whether it has node ports.
+/// Whether the Service has node ports.
 pub fn is_external(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" || spec["type"] == "NodePort"
 }
@@ -115,8 +115,8 @@ fn default_to(object: &mut Value, field: &str, value: &str) {
     }
 }
 
-/// Fields that the old type had and the new one has not go by themselves, unless they were changed as well: then
-/// validation speaks.
+/// Removes the fields that the old type had and the new type does not have. Fields that were changed as well are
+/// left to validation.
 fn drop_what_the_type_has_not(new: &mut Value, old: &Value) {
     let unchanged = |new: &Value, field: &str| new[field] == old[field];
     if needs_cluster_ip(old) && !needs_cluster_ip(new) {

@@ -1,7 +1,7 @@
-//! Cluster IPs and node ports: what a Service needs and no other may have.
+//! The allocation of cluster IPs and node ports, which are unique for each Service.
 //!
-//! The cluster has one address family, IPv4, as the recorded one. What is in use is read from the Services
-//! themselves, so nothing can leak.
+//! The cluster has one address family, IPv4, like the recorded cluster. The Services themselves say what is in use, so
+//! that nothing can leak.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::kubernetes::resource;
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
-/// 10.96.0.0/16, kubeadm's first addresses; `.0.1` is the API server's.
+/// 10.96.0.0/16 without its ends: kubeadm's default range. `.0.1` is the API server's address.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";
@@ -33,10 +33,10 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
     errors
 }
 
-/// What the other Services have.
+/// The addresses and ports that the other Services use.
 struct Taken {
     cluster_ips: BTreeSet<String>,
-    /// Port and protocol; a health check's port is TCP.
+    /// The used node ports, each with its protocol. The port of a health check is a TCP port.
     node_ports: BTreeSet<(i64, String)>,
 }
 
@@ -70,7 +70,7 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// A port that nobody has for any protocol, and that is not among `ours`.
+    /// Returns a port that is free for all protocols and is not contained in `ours`.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -89,7 +89,7 @@ impl Taken {
     }
 }
 
-/// `clusterIP` is the older name of `clusterIPs[0]`: who changes only the one means the other too.
+/// Makes `clusterIPs` follow `clusterIP`, the older name of `clusterIPs[0]`, when an update changes only `clusterIP`.
 fn sync_cluster_ips(new: &mut Value, old: &Value) {
     if new["clusterIP"] != old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
         match text(&new["clusterIP"]) {
@@ -99,7 +99,7 @@ fn sync_cluster_ips(new: &mut Value, old: &Value) {
     }
 }
 
-/// An update that leaves out what was allocated keeps it (a PUT of the manifest, say).
+/// Keeps the allocated values when an update leaves them out (a PUT of the manifest, for example).
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {
@@ -166,7 +166,7 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// What is no IPv4 address at all is validation's to refuse.
+/// Whether the address is an IPv4 address outside of the range. Text that is not an IPv4 address is left to validation.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
@@ -180,7 +180,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     let wanted = spec["type"] == "NodePort" || spec["allocateLoadBalancerNodePorts"] != false;
     let mut ours: Vec<i64> =
         items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect();
-    // One number serves TCP and UDP of the same port.
+    // A TCP port and a UDP port of the same number get the same node port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in items_mut(spec, "ports").iter_mut().enumerate() {
         let protocol = text(&port["protocol"]).to_string();
@@ -219,7 +219,8 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     errors
 }
 
-/// The real server answers a number that cannot be had with 500 and these words; here it is a 422 as for node ports.
+/// Allocates the health check's port. The real server refuses a port that is not available with 500 and these words.
+/// Here the answer is 422, as for node ports.
 fn health_check_port(
     spec: &mut Value,
     old: Option<&Value>,
@@ -234,7 +235,7 @@ fn health_check_port(
         spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
         return None;
     };
-    // A change of it is validation's to refuse.
+    // Validation reports a change of the port.
     if old.is_some_and(needs_health_check_node_port) {
         return None;
     }
@@ -246,7 +247,8 @@ fn health_check_port(
     Some(FieldError::invalid("spec.healthCheckNodePort", &asked.into(), &detail))
 }
 
-/// Why a node port that was asked for cannot be had; those that the Service already has can.
+/// Returns the reason for which a requested node port is not available. A port that the Service already
+/// has is available.
 fn refused(
     number: i64,
     protocol: &str,

@@ -1,4 +1,4 @@
-//! Fields of a Service that are checked one by one: addresses, the health check's port, session affinity.
+//! Checks of single fields of a Service: addresses, the health check's port, session affinity.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! `status.loadBalancer` of a Service: what a load balancer controller may write there.
+//! Validation of `status.loadBalancer` of a Service, which a load balancer controller writes.
 
 use serde_json::Value;
 

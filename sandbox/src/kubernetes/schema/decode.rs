@@ -1,7 +1,7 @@
-//! Reading an object the way Go does: into its types and out again.
+//! Reads an object the way Go does: from JSON into its types and back to JSON.
 //!
-//! Unknown fields are dropped and named, null is zero, zero is left out or shown as the field's `Presence` says,
-//! and a wrong type is an error in the words of Go's `encoding/json`.
+//! Unknown fields are dropped and reported, null becomes zero, zero is left out or shown as the field's `Presence`
+//! says, and a wrong type is an error in the words of Go's `encoding/json`.
 
 use serde_json::{Map, Number, Value};
 
@@ -14,7 +14,7 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
-/// A value that does not fit; the text of Go's error.
+/// A value that does not fit its type, with the text of Go's error.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DecodeError(pub String);
 
@@ -29,10 +29,10 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// Where a value stands: a chain that is only spelled out for errors and warnings.
+/// The place of a value in its object. It is a chain of steps, from which text is only made for errors and warnings.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The struct that has the field.
+    /// The name of the struct that contains the field.
     owner: &'static str,
     above: Option<&'a Place<'a>>,
     step: Step<'a>,
@@ -58,7 +58,7 @@ impl Place<'_> {
         Place { owner, above: Some(self), step }
     }
 
-    /// `spec.ports.port`: Go's errors have no indexes.
+    /// Returns the path without indexes, e.g. `spec.ports.port`, as in Go's errors.
     fn go_path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::go_path);
         match self.step {
@@ -67,7 +67,7 @@ impl Place<'_> {
         }
     }
 
-    /// `spec.ports[0].port`: warnings have.
+    /// Returns the path with indexes, e.g. `spec.ports[0].port`, as in warnings.
     fn path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::path);
         match self.step {
@@ -168,7 +168,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// The same mismatch where a struct is wanted.
+    /// Returns this error with another expected type, for a field whose type is a struct.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -241,7 +241,7 @@ fn strings(kind: Type, map: &Map<String, Value>, place: &Place) -> Result<Value,
     Ok(Value::Object(shown))
 }
 
-/// Reads a time as Go's `time.Parse` and shows it in UTC, with six decimals for a `MicroTime`.
+/// Reads a time as Go's `time.Parse` does, and shows the time in UTC, with six decimals for a `MicroTime`.
 fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     check_layout(text, micro)?;
     let parsed: jiff::Timestamp = text
@@ -251,7 +251,7 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Go names the first piece of its layout that the text does not have.
+/// Reports the first part of Go's time layout that the text does not contain, as Go does.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =
@@ -281,7 +281,7 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
 }
 
-/// What follows a piece of the layout: its digits stand for any digit.
+/// Returns the text that follows a part of the layout. A digit in the layout matches any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
         && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {
@@ -292,7 +292,7 @@ fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
 }
 
 impl PartialEq for Type {
-    /// Same shape; of structs and lists only that they are such.
+    /// Whether two types have the same kind. The types inside structs and lists are not compared.
     fn eq(&self, other: &Type) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

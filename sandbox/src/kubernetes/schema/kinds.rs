@@ -1,4 +1,5 @@
-//! The small kinds: `Event`, `Lease`, `Namespace`, `SelfSubjectAccessReview`; and workloads, of which nobody looks inside.
+//! The small kinds `Event`, `Lease`, `Namespace` and `SelfSubjectAccessReview`, and workloads, whose
+//! contents nobody reads.
 
 use super::meta::{OBJECT_META, REQUIREMENTS};
 use super::{Field, Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
@@ -90,7 +91,7 @@ pub static SECRET: Object = Object {
         optional("apiVersion", Type::String),
         always("metadata", OBJECT_META),
         pointer("immutable", Type::Bool),
-        // In base64, which is not checked.
+        // The values are base64, which is not validated.
         optional("data", Type::Strings),
         optional("type", Type::String),
     ],
@@ -140,7 +141,7 @@ static NAMESPACE_CONDITION: Object = Object {
 
 const APPS: &str = "io.k8s.api.apps.v1";
 
-/// Kept as it is written: there is no controller here that would act on it.
+/// The fields of a workload. `spec` is kept as it is written, because no controller here acts on it.
 const WORKLOAD: &[Field] = &[
     optional("kind", Type::String),
     optional("apiVersion", Type::String),

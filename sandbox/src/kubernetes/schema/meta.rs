@@ -1,4 +1,4 @@
-//! `ObjectMeta` and what several kinds share.
+//! `ObjectMeta` and other types that several kinds share.
 
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
 
@@ -27,7 +27,8 @@ static OBJECT_META_FIELDS: Object = Object {
             Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid")),
         ),
         optional("finalizers", Type::List(&Type::String, Merge::Set)),
-        // Read so that an object that a real server showed can be sent back; not kept.
+        // The field is accepted, so that an object that was read from a real server can be sent to this one. The value
+        // is not stored.
         optional("managedFields", Type::List(&Type::Opaque, Merge::Atomic)),
     ],
 };
@@ -45,7 +46,7 @@ static OWNER_REFERENCE: Object = Object {
     ],
 };
 
-/// `metav1.Condition`
+/// The type `metav1.Condition`.
 pub static CONDITION: Object = Object {
     name: "Condition",
     package: META,

@@ -1,7 +1,7 @@
 //! The types of the kinds that are served: fields, their types, and how patches merge them.
 //!
-//! One table a type, from which four things are made: reading (unknown fields, wrong types, what Go shows of an
-//! empty field), strategic merge patches, and the OpenAPI documents.
+//! Each type has one table, which four things use: reading (unknown fields, wrong types, empty fields as Go shows
+//! them), strategic merge patches, and the OpenAPI documents.
 
 mod decode;
 mod kinds;
@@ -19,9 +19,9 @@ pub use service::SERVICE;
 /// A struct of the API.
 #[derive(Debug)]
 pub struct Object {
-    /// Name without its package, e.g. `NodeSpec`.
+    /// The name without its package, e.g. `NodeSpec`.
     pub name: &'static str,
-    /// Package in OpenAPI's spelling, e.g. `io.k8s.api.core.v1`.
+    /// The package in OpenAPI's spelling, e.g. `io.k8s.api.core.v1`.
     pub package: &'static str,
     pub fields: &'static [Field],
 }
@@ -33,14 +33,15 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// When a field is shown in an answer.
+/// The condition under which an answer shows a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Unless it is zero: `omitempty` on a value.
+    /// The field is shown when it is not zero. In Go it is a value with `omitempty`.
     NonZero,
-    /// When it was given, zero or not: a pointer.
+    /// The field is shown when the object was written with it, even if it is zero. In Go it is a pointer.
     Given,
-    /// Always, zero if need be: no `omitempty`, or a struct (which has no zero for Go's JSON).
+    /// The field is always shown, even when it is zero. In Go it has no `omitempty`, or is a struct, which
+    /// `encoding/json` never leaves out.
     Always,
 }
 
@@ -51,28 +52,28 @@ pub enum Type {
     Int32,
     Int64,
     IntOrString,
-    /// RFC 3339, seconds.
+    /// RFC 3339 with seconds.
     Time,
-    /// RFC 3339, exactly six decimals.
+    /// RFC 3339 with exactly six decimals.
     MicroTime,
-    /// Map of strings.
+    /// A map of strings.
     Strings,
-    /// Map of quantities: strings or numbers.
+    /// A map of quantities, which are strings or numbers.
     Quantities,
     List(&'static Type, Merge),
     Object(&'static Object),
-    /// Kept as it is.
+    /// A value of any type, which is stored unchanged.
     Opaque,
 }
 
-/// What a strategic merge patch does with a list.
+/// How a strategic merge patch changes a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// Replaces it.
+    /// The patch replaces the list.
     Atomic,
-    /// Merges its objects by this field.
+    /// The patch merges the objects of the list by this field.
     ByKey(&'static str),
-    /// Adds what is missing: a set of primitives.
+    /// The patch adds missing items to a set of primitives.
     Set,
 }
 
@@ -81,12 +82,12 @@ impl Object {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// `io.k8s.api.core.v1.NodeSpec`
+    /// Returns the name in OpenAPI, e.g. `io.k8s.api.core.v1.NodeSpec`.
     pub fn definition(&self) -> String {
         format!("{}.{}", self.package, self.name)
     }
 
-    /// `v1.NodeSpec`, as Go prints the type.
+    /// Returns the name as Go prints the type, e.g. `v1.NodeSpec`.
     fn go(&self) -> String {
         format!("{}.{}", self.package.rsplit('.').next().unwrap_or_default(), self.name)
     }

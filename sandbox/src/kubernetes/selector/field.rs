@@ -17,7 +17,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Reads a selector; the error is the message of a 400.
+    /// Parses a selector. The error is the message of a 400.
     pub fn parse(text: &str, resource: &Resource) -> Result<FieldSelector, String> {
         let mut terms = Vec::new();
         for term in split_terms(text).filter(|term| !term.is_empty()) {
@@ -52,7 +52,7 @@ impl Term {
     }
 }
 
-/// At commas that no backslash precedes.
+/// Splits the text at commas that do not follow a backslash.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {
@@ -62,7 +62,7 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `\\`, `\,` and `\=` stand for the second character; nothing else may be escaped.
+/// Replaces `\\`, `\,` and `\=` by their second character. Nothing else may be escaped.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::new();
     let mut characters = value.chars();
@@ -83,7 +83,7 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // Kinds without fields of their own have another sentence.
+    // The error message is different for kinds that have no selectable fields of their own.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
@@ -92,9 +92,10 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     Err(format!("field label not supported: {field}"))
 }
 
-/// A field as selectors compare it: absent is empty, numbers and booleans are their text.
+/// Returns a field in the form that selectors compare. An absent field is an empty text, and numbers and booleans are
+/// converted to text.
 fn shown(object: &Value, field: &str) -> String {
-    // Of an Event's source the component counts.
+    // The selector `source` of an Event is compared with the source's component.
     let path = if field == "source" { "source.component" } else { field };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {

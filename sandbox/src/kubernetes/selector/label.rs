@@ -27,7 +27,7 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads a selector; the error is the message of a 400.
+    /// Parses a selector. The error is the message of a 400.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         let mut parser = Parser { tokens: tokens(text), next: 0 };
         let mut requirements = parser.requirements()?;
@@ -54,7 +54,7 @@ impl Requirement {
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
             Operator::In => listed,
-            // An object without the label is not in the set either.
+            // `notin` also matches objects that do not have the label.
             Operator::NotIn => !listed,
             Operator::GreaterThan => {
                 compare(value, &self.values).is_some_and(|(label, limit)| label > limit)
@@ -70,7 +70,7 @@ fn compare(label: Option<&str>, values: &[String]) -> Option<(i64, i64)> {
     Some((label?.parse().ok()?, values.first()?.parse().ok()?))
 }
 
-/// Operators and brackets, or whatever stands between them.
+/// Splits the text into operators, brackets, and the text between them.
 fn tokens(text: &str) -> Vec<String> {
     const SPECIAL: &str = "=!(),><";
     const DOUBLE: [&str; 2] = ["==", "!="];
@@ -96,7 +96,7 @@ struct Parser {
     next: usize,
 }
 
-/// A token that may be a key or a value.
+/// Whether the token may be a key or a value.
 fn is_identifier(token: &str) -> bool {
     !token.is_empty() && !token.starts_with(['=', '!', '(', ')', ',', '>', '<'])
 }
@@ -155,7 +155,7 @@ impl Parser {
         Ok(Requirement { key, operator: operator.0, values })
     }
 
-    /// The operator, and whether a set in brackets follows.
+    /// Returns the operator, and whether a set in brackets follows.
     fn operator(&mut self) -> Result<(Operator, bool), String> {
         match self.take().as_str() {
             "in" => Ok((Operator::In, true)),
@@ -168,7 +168,7 @@ impl Parser {
         }
     }
 
-    /// May be empty: `a=` selects the empty value.
+    /// Returns the value, which may be empty: `a=` selects the empty value.
     fn exact_value(&mut self) -> String {
         if is_identifier(self.peek()) { self.take() } else { String::new() }
     }

@@ -1,4 +1,4 @@
-//! What a list is narrowed by.
+//! The selectors of a list.
 
 mod field;
 mod label;

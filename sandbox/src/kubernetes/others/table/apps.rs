@@ -1,4 +1,4 @@
-//! Tables of workloads: how many pods there are of those that there should be.
+//! Tables of workloads: how many pods exist and how many should exist.
 
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(super) fn daemon_set(object: &Value, name: &Value, age: &str) -> Value {
     ])
 }
 
-/// Containers, images and selector.
+/// Returns the cells for the containers, the images and the selector of a workload.
 fn template(object: &Value) -> [String; 3] {
     let containers = items(&object["spec"]["template"]["spec"]["containers"]);
     let joined = |field: &str| {
