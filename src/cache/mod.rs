@@ -232,7 +232,7 @@ impl Apis {
     pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);
-            let found = listed.iter().find(|one| one.id == id).cloned();
+            let found = listed.iter().find(|instance| instance.id == id).cloned();
             let gone =
                 || provider::Error::new(ErrorKind::NotFound, format!("server {id} is not listed"));
             return found.ok_or_else(gone);
@@ -256,13 +256,14 @@ impl Apis {
             }
             found.extend(named);
         }
-        let ids = found.iter().map(|one| one.id).collect();
+        let ids = found.iter().map(|instance| instance.id).collect();
         let list = self.cloud.instances.edit(|servers| {
-            let is_newer =
-                |one: &Instance| found.iter().any(|new| new.id == one.id || new.name == one.name);
-            servers.retain(|one| !is_newer(one));
+            let is_newer = |instance: &Instance| {
+                found.iter().any(|new| new.id == instance.id || new.name == instance.name)
+            };
+            servers.retain(|instance| !is_newer(instance));
             servers.append(&mut found);
-            servers.sort_unstable_by_key(|one| one.id);
+            servers.sort_unstable_by_key(|instance| instance.id);
         });
         Some((View::new(list?, asked), ids))
     }
@@ -439,13 +440,13 @@ impl Apis {
         needs: &ServerNeeds,
         urgency: Urgency,
     ) -> Result<AllServers, Error> {
-        let kept = known.as_ref().filter(|one| one.satisfy_of_cloud(needs));
+        let kept = known.as_ref().filter(|servers| servers.satisfy_of_cloud(needs));
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(Error::Cloud)
         } else {
             // A list in which only some servers were read again by name does not count as a new list of all servers.
-            let partial = known.as_ref().filter(|one| one.named.is_some());
-            let partial = partial.and_then(|one| Some(one.cloud.as_ref().ok()?.asked));
+            let partial = known.as_ref().filter(|servers| servers.named.is_some());
+            let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances_since(needs.since.max(partial), needs.max_age, urgency)
         };
         let dedicated = match &known {
@@ -466,11 +467,12 @@ impl Apis {
 
 /// Returns how many of the known servers have a lower number.
 fn place(known: &[Instance], number: u64) -> usize {
-    known.partition_point(|one| one.id < InstanceId::Cloud(number))
+    known.partition_point(|instance| instance.id < InstanceId::Cloud(number))
 }
 
 fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
-    let pages: BTreeSet<usize> = numbers.iter().map(|one| place(known, *one) / A_PAGE).collect();
+    let pages: BTreeSet<usize> =
+        numbers.iter().map(|number| place(known, *number) / A_PAGE).collect();
     u32::try_from(pages.len()).unwrap_or(u32::MAX)
 }
 

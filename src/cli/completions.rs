@@ -46,10 +46,10 @@ fn offered(typed: &[&str]) -> String {
         Some((flag, value)) => (with_flag(flag), value),
         None => {
             let setting = words.last().and_then(|flag| with_flag(flag));
-            (setting.filter(|one| one.takes_value()), *last)
+            (setting.filter(|setting| setting.takes_value()), *last)
         }
     };
-    let is_file = |one: &Setting| matches!(one.kind, Kind::Path | Kind::List("FILE"));
+    let is_file = |setting: &Setting| matches!(setting.kind, Kind::Path | Kind::List("FILE"));
     let takes_files = command_of(words) == Some(Command::Lint) && !begun.starts_with('-');
     let all = match setting {
         Some(setting) if is_file(setting) => return "FILE\n".to_owned(),
@@ -159,7 +159,7 @@ fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> 
     let namespace = given.unwrap_or(client.namespace());
     let services = client.load_balancer_services(ReadFrom::Cache, &ServiceList::default())?.items;
     let (here, elsewhere): (Vec<_>, Vec<_>) =
-        services.iter().partition(|one| one.metadata.namespace == namespace);
+        services.iter().partition(|service| service.metadata.namespace == namespace);
     let full = elsewhere.iter().filter(|_| given.is_none()).chain(&here);
     let full = full.map(|service| service.full_name());
     let names = here.iter().map(|service| service.metadata.name.clone());
@@ -171,8 +171,9 @@ fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
         ["context"] => return plain(wire::contexts(&typed(words))),
         ["namespace"] => {
             let services = asked(words, services).into_iter();
-            let namespaces: BTreeSet<_> =
-                services.filter_map(|one| Some(one.split_once('/')?.0.to_owned())).collect();
+            let namespaces: BTreeSet<_> = services
+                .filter_map(|service| Some(service.split_once('/')?.0.to_owned()))
+                .collect();
             return namespaces.into_iter().collect();
         }
         _ => {}

@@ -51,18 +51,18 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// Returns a row for each setting of the daemon. A hidden setting has a row only when it is set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
-    let settings = parsed.effective.iter().filter(|one| {
-        let is_set = !one.source.is_default();
-        !one.setting.is_of_config() && (is_set || !one.setting.hidden)
+    let settings = parsed.effective.iter().filter(|setting| {
+        let is_set = !setting.source.is_default();
+        !setting.setting.is_of_config() && (is_set || !setting.setting.hidden)
     });
-    let rows = settings.map(|one| {
-        let problem = parsed.problems.iter().find(|problem| problem.is_about(one.setting));
-        let source = problem.map_or(one.source.name(), |problem| &problem.setting);
-        let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, one.setting));
+    let rows = settings.map(|setting| {
+        let problem = parsed.problems.iter().find(|problem| problem.is_about(setting.setting));
+        let source = problem.map_or(setting.source.name(), |problem| &problem.setting);
+        let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, setting.setting));
         Row {
             note: is_stretched.then_some(STRETCHED),
-            setting: one.setting.name(),
-            value: one.value.clone().filter(|_| problem.is_none()),
+            setting: setting.setting.name(),
+            value: setting.value.clone().filter(|_| problem.is_none()),
             source: source.to_owned(),
             problem: problem.map(Problem::to_string),
         }

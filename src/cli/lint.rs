@@ -56,7 +56,9 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut all = Vec::new();
     for file in files {
         match services(&file) {
-            Ok(services) => all.extend(services.into_iter().map(|one| checked(&file, one, &scope))),
+            Ok(services) => {
+                all.extend(services.into_iter().map(|value| checked(&file, value, &scope)))
+            }
             Err(why) => {
                 is_unreadable = true;
                 Printer::notice(format_args!("{file}: {why}"));
@@ -64,25 +66,25 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
     }
     // The UIDs are numbered in the order of the manifests, in which the Services would be created.
-    let services = all.iter_mut().filter_map(|one| one.service.as_mut());
+    let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
             service.metadata.uid = format!("{UNKNOWN}-{number:06}");
         }
     }
-    kube::limit_manifests(all.iter_mut().filter_map(|one| one.service.as_mut()));
+    kube::limit_manifests(all.iter_mut().filter_map(|checked| checked.service.as_mut()));
     let (snapshot, cluster) = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
-    all.retain_mut(|one| {
+    all.retain_mut(|checked| {
         let found =
-            one.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
-        one.findings.extend(found.iter().flatten().flatten().cloned());
+            checked.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
+        checked.findings.extend(found.iter().flatten().flatten().cloned());
         found.is_none_or(|found| found.is_some())
     });
     let document = || Document::new("ManifestList", all.iter().collect(), None);
     let text = |_| all.iter().flat_map(lines).collect();
     let exit = output::print(started.settings.output.value, document, text);
     let s = if all.len() == 1 { "" } else { "s" };
-    let found = match all.iter().filter(|one| !one.findings.is_empty()).count() {
+    let found = match all.iter().filter(|checked| !checked.findings.is_empty()).count() {
         0 if is_unreadable => "not every file was read".to_owned(),
         0 => "nothing wrong".to_owned(),
         wrong => format!("{wrong} with problems"),
@@ -91,7 +93,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     if is_unreadable {
         Err(Exit::Usage)
     } else {
-        Ok(exit.fail_if(all.iter().any(|one| !one.findings.is_empty())))
+        Ok(exit.fail_if(all.iter().any(|checked| !checked.findings.is_empty())))
     }
 }
 
@@ -110,7 +112,7 @@ fn snapshot(
     all: &[Checked],
 ) -> Result<(Arc<dyn Snapshot>, Cluster), String> {
     let settings = &mut started.settings;
-    let manifests = all.iter().filter_map(|one| one.service.as_ref());
+    let manifests = all.iter().filter_map(|checked| checked.service.as_ref());
     let services: Vec<_> = manifests.clone().map(Service::for_cloud).collect();
     let reads = settings.token.value.is_some() && !services.is_empty();
     let unused = || SecretSource::fixed(Secret::new("unused"));
@@ -165,7 +167,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
     }
     document.get_mut("spec").and_then(Value::as_object_mut).map(allocate);
     let mut service = Service::deserialize(&document);
-    service.iter_mut().for_each(|one| one.select(scope));
+    service.iter_mut().for_each(|service| service.select(scope));
     let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
     let metadata = &document["metadata"];
     let finding = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);

@@ -166,7 +166,7 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);
     let names: Vec<String> = headings.map(|heading| plain(heading)).collect();
-    let place = names.iter().position(|one| *one == plain(name));
+    let place = names.iter().position(|known| *known == plain(name));
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 

@@ -112,11 +112,11 @@ impl<'a> Word<'a> {
             (Some(address), Err(_)) => other.parse() == Ok(address),
             (None, _) => other == bare,
         };
-        let own = known.iter().filter(|one| readings.contains(&one.name));
-        let own: BTreeSet<String> = own.map(|one| one.name.clone()).collect();
+        let own = known.iter().filter(|known| readings.contains(&known.name));
+        let own: BTreeSet<String> = own.map(|known| known.name.clone()).collect();
         if own.is_empty() {
-            let called = known.iter().filter(|one| one.others.iter().any(is_called));
-            called.map(|one| one.name.clone()).collect()
+            let called = known.iter().filter(|known| known.others.iter().any(is_called));
+            called.map(|known| known.name.clone()).collect()
         } else {
             own
         }
@@ -128,7 +128,7 @@ impl<'a> Word<'a> {
         fn last(name: &str) -> &str {
             name.rsplit('/').next().unwrap_or(name)
         }
-        let names: BTreeSet<&str> = known.iter().map(|one| one.name.as_str()).collect();
+        let names: BTreeSet<&str> = known.iter().map(|known| known.name.as_str()).collect();
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {

@@ -44,7 +44,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
     let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
     let known = Sides::of(outage.as_ref());
-    let text = |_| plans.iter().map(|one| inspection(one, known)).collect();
+    let text = |_| plans.iter().map(|plans| inspection(plans, known)).collect();
     Ok(nodes.context.show(&plans, outage.as_ref(), text))
 }
 
@@ -405,7 +405,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     let mut ips: Vec<&NodeAddress> =
         addresses.iter().filter(|address| address.ip().is_some()).collect();
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
-    let list: Vec<&str> = ips.iter().map(|one| one.address.as_str()).collect();
+    let list: Vec<&str> = ips.iter().map(|address| address.address.as_str()).collect();
     match list.split_at_checked(at_most) {
         Some((shown, more)) if !more.is_empty() => format!("{}+{}", shown.join(","), more.len()),
         _ => or_dash(&list.join(",")),
@@ -443,19 +443,18 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
     let mut of_node = listed("TAINTS", taints);
     if known == Sides::Kubernetes {
-        let conditions = node
-            .status
-            .conditions
-            .iter()
-            .map(|one| line(format_args!("  {}: {} {}", one.kind, one.status, one.reason)));
+        let conditions = node.status.conditions.iter().map(|condition| {
+            line(format_args!("  {}: {} {}", condition.kind, condition.status, condition.reason))
+        });
         let labels = node.metadata.labels.iter();
         let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
         of_node += &listed("CONDITIONS", conditions);
         of_node += &listed("LABELS", labels);
     }
     let fields = plans.node.fields();
-    let fields: String =
-        fields.map(|one| field(&one.field, &one.have, &one.want, false, &one.source)).collect();
+    let fields: String = fields
+        .map(|other| field(&other.field, &other.have, &other.want, false, &other.source))
+        .collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [

@@ -261,8 +261,8 @@ impl Context {
     /// Prints the output of `sync --dry-run`.
     pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
-        let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
-        let is_pending = proposals.iter().any(|one| !one.changes.is_empty());
+        let is_blocked = proposals.iter().any(|proposal| proposal.obstacle.is_some());
+        let is_pending = proposals.iter().any(|proposal| !proposal.changes.is_empty());
         let is_blocked = self.unclear(plans).is_some() || is_blocked;
         let text = proposed(&proposals, plans.notes()) + &total(&proposals);
         let exit = self.show_sync(plans, None, text).fail_if(is_blocked);
@@ -331,8 +331,8 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
 pub(super) fn total(proposals: &[Proposal]) -> String {
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
-    let change = count(|one| !one.changes.is_empty() && one.obstacle.is_none());
-    let blocked = count(|one| one.obstacle.is_some());
+    let change = count(|proposal| !proposal.changes.is_empty() && proposal.obstacle.is_none());
+    let blocked = count(|proposal| proposal.obstacle.is_some());
     let unchanged = proposals.len() - change - blocked;
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }

@@ -100,11 +100,11 @@ impl Planned for Plans {
             let own = own.filter(|own| destination(own) == Some(row.destination.to_string()));
             route(row, own.cloned().collect(), report)
         });
-        let nodes = plan.nodes.iter().filter_map(|one| {
-            let own = changes.iter().filter(|(object, _)| *object == one.name());
+        let nodes = plan.nodes.iter().filter_map(|plan| {
+            let own = changes.iter().filter(|(object, _)| *object == plan.name());
             let conditions = own.map(|(_, change)| change);
             let conditions = conditions.filter(|change| destination(change).is_none());
-            node(one, conditions.cloned().collect(), report)
+            node(plan, conditions.cloned().collect(), report)
         });
         routes.chain(nodes).chain(network(plan)).collect()
     }
@@ -170,7 +170,7 @@ fn node<'a>(
     let item = Item {
         object: json!({ "kind": "Node", "name": plan.object.name, "uid": plan.object.uid }),
         changes,
-        findings: plan.all_findings().map(|one| json!(one)).collect(),
+        findings: plan.all_findings().map(|finding| json!(finding)).collect(),
         error: error_of(report, &plan.name()),
         ..Item::default()
     };
@@ -183,7 +183,7 @@ fn network(plan: &Plan) -> Option<RouteItem<'_>> {
     let item = Item {
         object: json!({ "kind": network.kind, "name": network.name }),
         cloud: json!({ "kind": network.kind, "id": network.uid }),
-        findings: plan.findings.iter().map(|one| json!(one)).collect(),
+        findings: plan.findings.iter().map(|finding| json!(finding)).collect(),
         ..Item::default()
     };
     (!plan.findings.is_empty()).then_some(item)

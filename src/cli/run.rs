@@ -94,8 +94,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
 /// Returns the controllers that `--controllers` names and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let enabled = settings.controllers.value.iter();
-    let built = enabled.filter_map(|one| -> Option<Box<dyn Controller>> {
-        Some(match one {
+    let built = enabled.filter_map(|controller| -> Option<Box<dyn Controller>> {
+        Some(match controller {
             Enabled::Node => Box::new(NodeController::new(wire::node_settings(settings))),
             Enabled::NodeLifecycle => {
                 Box::new(LifecycleController::new(wire::lifecycle_settings(settings)))
@@ -115,7 +115,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
 }
 
 fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
-    let names: Vec<&str> = controllers.iter().map(|one| one.name()).collect();
+    let names: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
     log::info!(
         "{}: profile {}, cluster {} ({}), Hetzner {}, running {}",
         version::line().trim_end(),
@@ -217,7 +217,7 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     for controller in controllers {
         match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
-                let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
+                let is_blocked = proposals.iter().any(|proposal| proposal.obstacle.is_some());
                 exit = exit.fail_if(is_blocked);
                 let lines = objects::proposed(&proposals, []);
                 text +=

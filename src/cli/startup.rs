@@ -82,7 +82,7 @@ pub(super) fn parse(
     terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
-        shown.any(|one| problem.is_about(one.setting) && !one.setting.is_of_config())
+        shown.any(|setting| problem.is_about(setting.setting) && !setting.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
         Command::Doctor | Command::Status => problem.usage,
@@ -111,7 +111,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
             &format!("lb list takes no name; {inspect} shows one Service")
         }
         (Command::NodeInspect | Command::LbInspect, [kind, name])
-            if [NODES, SERVICES].iter().any(|one| one.prefixes.contains(&&**kind)) =>
+            if [NODES, SERVICES].iter().any(|other| other.prefixes.contains(&&**kind)) =>
         {
             &format!("{} takes one name: {kind}/{name}", command.name())
         }

@@ -75,7 +75,7 @@ impl<'a> Screen<'a> {
         let cluster = view.cluster.as_ref().ok();
         let lease = view.lease.as_ref().ok().and_then(Option::as_ref);
         let lease = lease.filter(|spec| !spec.holder.is_empty());
-        let bad = all.iter().filter(|one| one.is_bad());
+        let bad = all.iter().filter(|outcome| outcome.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
         let routes = view.routes.as_ref().ok();
@@ -151,10 +151,10 @@ impl<'a> Screen<'a> {
 
 /// Returns the refreshes in words, e.g. `servers every 50m (101 calls), load balancers every 5m (1 call)`.
 fn refreshes(all: &[Refresh]) -> String {
-    let words = |one: &Refresh| {
-        let period = shown_duration(one.period_seconds);
-        let calls = if one.calls == 1 { "call" } else { "calls" };
-        format!("{} every {period} ({} {calls})", one.list, one.calls)
+    let words = |refresh: &Refresh| {
+        let period = shown_duration(refresh.period_seconds);
+        let calls = if refresh.calls == 1 { "call" } else { "calls" };
+        format!("{} every {period} ({} {calls})", refresh.list, refresh.calls)
     };
     match all {
         [] => "not known".to_owned(),

@@ -48,7 +48,7 @@ fn render_cut(
     yielding: &[Yielding],
     columns: usize,
 ) -> String {
-    let headings: Vec<String> = headings.iter().map(|one| (*one).to_owned()).collect();
+    let headings: Vec<String> = headings.iter().map(|heading| (*heading).to_owned()).collect();
     let rows = || std::iter::once(&headings).chain(rows);
     let widest = |column: usize| rows().map(|row| length(&row[column])).max().unwrap_or(0);
     let mut widths: Vec<usize> = (0..headings.len()).map(widest).collect();

@@ -232,7 +232,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     let enabled = &settings.network_routes_enabled;
     let is_asked_for = !enabled.source.is_default();
     let switches = [enabled, &settings.configure_cloud_routes];
-    if let Some(switch) = switches.into_iter().find(|one| !one.value) {
+    if let Some(switch) = switches.into_iter().find(|flag| !flag.value) {
         let why = format!("{} is false", switch.source.name());
         let is_wanted = false;
         return Err(RoutesOff { why, is_wanted });

@@ -210,7 +210,8 @@ impl Report {
     }
 
     pub fn counts(&self) -> Counts {
-        let failed: HashSet<&str> = self.failures.iter().map(|one| one.object.as_str()).collect();
+        let failed: HashSet<&str> =
+            self.failures.iter().map(|failure| failure.object.as_str()).collect();
         let mut counts = Counts { failed: failed.len(), ..Counts::default() };
         for (object, progress) in &self.objects {
             let has_failed = failed.contains(object.as_str());
@@ -240,7 +241,7 @@ impl Report {
     }
 
     fn has(&self, progress: Progress) -> bool {
-        self.objects.values().any(|one| *one == progress)
+        self.objects.values().any(|object| *object == progress)
     }
 }
 

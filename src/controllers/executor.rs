@@ -225,7 +225,7 @@ impl<T> Executor<T> {
                 self.handle(response);
             }
             self.send(requests);
-            let over = self.executions.extract_if(.., |one| one.is_over());
+            let over = self.executions.extract_if(.., |execution| execution.is_over());
             let over: Vec<Execution<T>> = over.collect();
             let now = clock::now();
             if !over.is_empty() || self.executions.is_empty() {
@@ -236,7 +236,9 @@ impl<T> Executor<T> {
                 continue;
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-            self.abandon(ErrorKind::Unavailable, &why, |one| one.is_late(LONGEST_ACTION, now));
+            self.abandon(ErrorKind::Unavailable, &why, |execution| {
+                execution.is_late(LONGEST_ACTION, now)
+            });
             // An executor that may not ask only waits for answers. It does not wait for the time of its next question,
             // because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
@@ -282,12 +284,14 @@ impl<T> Executor<T> {
     /// longest comes first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
-        self.stop(|one| one.next.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
-        self.stop(|one| {
-            let must_stop = one.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
-            must_stop && !one.queue.is_empty()
+        self.stop(|execution| {
+            execution.next.begins_by.is_some_and(|moment| moment < now) && !execution.has_begun()
         });
-        if self.is_in_turn && self.executions.iter().any(|one| one.fails_for_all()) {
+        self.stop(|execution| {
+            let must_stop = execution.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
+            must_stop && !execution.queue.is_empty()
+        });
+        if self.is_in_turn && self.executions.iter().any(|execution| execution.fails_for_all()) {
             self.stop(|_| true);
         }
         while requests.have_room() {
@@ -311,8 +315,9 @@ impl<T> Executor<T> {
             return moments.min_by_key(|(_, moment)| *moment);
         }
         let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
-        let must_wait = self.was_busy && self.executions.iter().any(|one| !one.running.is_empty());
-        let moment = self.executions.iter().map(|one| one.next.not_before).max()?;
+        let must_wait =
+            self.was_busy && self.executions.iter().any(|execution| !execution.running.is_empty());
+        let moment = self.executions.iter().map(|execution| execution.next.not_before).max()?;
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
@@ -320,8 +325,8 @@ impl<T> Executor<T> {
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
-        let all_wait =
-            !self.executions.iter().any(|one| one.is_in_flight) && self.next_to_send().is_none();
+        let all_wait = !self.executions.iter().any(|execution| execution.is_in_flight)
+            && self.next_to_send().is_none();
         for execution in &self.executions {
             let waits = if self.is_in_turn { all_wait } else { execution.waits_for_actions() };
             for running in &execution.running {
@@ -341,7 +346,7 @@ impl<T> Executor<T> {
     }
 
     fn ask(&self, requests: &mut Requests) {
-        let running = self.executions.iter().flat_map(|one| &one.running);
+        let running = self.executions.iter().flat_map(|execution| &execution.running);
         requests.ask(running.map(|running| running.action).collect());
     }
 
@@ -350,7 +355,9 @@ impl<T> Executor<T> {
             Response::Change(id, change, (applied, calls)) => {
                 let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
-                if let Some(execution) = self.executions.iter_mut().find(|one| one.id == id) {
+                if let Some(execution) =
+                    self.executions.iter_mut().find(|execution| execution.id == id)
+                {
                     execution.charge(calls as f64);
                     execution.answered(change, applied);
                 }
@@ -374,7 +381,7 @@ impl<T> Executor<T> {
 
     fn handle_ended(&mut self, actions: &[ActionId], ended: Result<Ended, Error>) {
         let now = clock::now();
-        let all = self.executions.iter_mut().flat_map(|one| &mut one.running);
+        let all = self.executions.iter_mut().flat_map(|execution| &mut execution.running);
         for running in all.filter(|running| actions.contains(&running.action)) {
             running.asked = Some(now);
             running.pause = (running.pause * 3 / 2).min(LONGEST_PAUSE);
@@ -382,12 +389,14 @@ impl<T> Executor<T> {
         match ended {
             Ok(mut ended) => {
                 self.unanswered = 0;
-                self.executions.iter_mut().for_each(|one| one.actions_ended(&mut ended));
+                self.executions
+                    .iter_mut()
+                    .for_each(|execution| execution.actions_ended(&mut ended));
             }
             Err(error) if self.unanswered + 1 >= QUESTIONS_AT_MOST => {
                 self.unanswered = 0;
                 let why = error.to_string();
-                self.abandon(error.kind, &why, |one| !one.running.is_empty());
+                self.abandon(error.kind, &why, |execution| !execution.running.is_empty());
             }
             Err(error) => {
                 log::debug!("{error}; asking again");
@@ -399,7 +408,7 @@ impl<T> Executor<T> {
     /// Ends executions without waiting for their running actions. The cloud still carries out these actions, and the
     /// next plan finds their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
-        for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
+        for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
             let what = first.map(|change| change.description().failed()).unwrap_or_default();
@@ -468,15 +477,16 @@ impl<T> Execution<T> {
 
     /// Whether an action was still running when it was asked about, and started longer ago than `longest`.
     fn is_late(&self, longest: Duration, now: Instant) -> bool {
-        let mut asked = self.running.iter().filter(|one| one.asked.is_some());
-        !self.is_in_flight && asked.any(|one| now.saturating_duration_since(one.since) > longest)
+        let mut asked = self.running.iter().filter(|running| running.asked.is_some());
+        !self.is_in_flight
+            && asked.any(|running| now.saturating_duration_since(running.since) > longest)
     }
 
     /// Takes the next change out of the queue. `None` means that this change and the rest must not be made.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
-            && !self.result.made.iter().any(|one| adds_target(&**one));
+            && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {
             // The change would remove the last target, so neither this change nor the changes that rest on it are made.
             self.queue.clear();

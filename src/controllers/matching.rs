@@ -228,7 +228,7 @@ impl<'a> Index<'a> {
     /// server, too. A new node without a provider ID names the server that has its name.
     pub fn claimed_twice(&self, instance: &Instance, node: &Node) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
-        let is_new = |one: &&Node| one.spec.provider_id.is_empty() && is_uninitialized(one);
+        let is_new = |node: &&Node| node.spec.provider_id.is_empty() && is_uninitialized(node);
         let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
         let namesake = namesake.filter(is_new).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);

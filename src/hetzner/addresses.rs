@@ -106,7 +106,7 @@ fn internal_addresses(
         internal(annotated_internal_ips(text, external)?, INTERNAL_IP).collect()
     } else if !given.is_empty() {
         internal(given, PROVIDED_NODE_IP).collect()
-    } else if let Some(private) = private.find(|one| Some(one.network) == rules.network) {
+    } else if let Some(private) = private.find(|address| Some(address.network) == rules.network) {
         vec![Sourced::new(
             NodeAddress::new(AddressKind::InternalIP, private.ip),
             Source::server_because("private_net.ip", HCLOUD_NETWORK),
@@ -150,7 +150,7 @@ fn annotated_internal_ips(
     let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast)).ok_or_else(|| {
         wrong("is not the unicast IP address of a machine, or an IPv4 and an IPv6 one joined by a comma")
     })?;
-    let is_external = |ip: &IpAddr| external.iter().any(|one| one.value.ip() == Some(*ip));
+    let is_external = |ip: &IpAddr| external.iter().any(|address| address.value.ip() == Some(*ip));
     if ips.iter().any(is_external) {
         Err(wrong("is an ExternalIP of the node as well"))
     } else {
@@ -174,8 +174,8 @@ fn internal_ips(
 ) -> (Vec<Sourced<NodeAddress>>, Vec<Finding>) {
     let (mut kept, mut findings) = (Vec::new(), Vec::new());
     let reported = node.addresses.iter();
-    for address in reported.filter(|one| one.kind == AddressKind::InternalIP) {
-        let is_external = |one: &Sourced<NodeAddress>| one.value.ip() == address.ip();
+    for address in reported.filter(|address| address.kind == AddressKind::InternalIP) {
+        let is_external = |other: &Sourced<NodeAddress>| other.value.ip() == address.ip();
         let why = match address.ip() {
             None => "it is no IP address".to_owned(),
             Some(IpAddr::V4(_)) if family.value == AddressFamily::Ipv6 => by_family(family),

@@ -82,8 +82,8 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new(all: &[Certificate]) -> Index {
-        let ids = all.iter().map(|one| one.id.to_string());
-        let names = all.iter().map(|one| one.name.clone());
+        let ids = all.iter().map(|certificate| certificate.id.to_string());
+        let names = all.iter().map(|certificate| certificate.name.clone());
         Index { by_id: ids.zip(0..).collect(), by_name: names.zip(0..).collect() }
     }
 }

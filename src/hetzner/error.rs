@@ -58,7 +58,7 @@ impl From<http::Error> for Failed {
             error: provider::Error::new(kind, message),
             code: Some(Code {
                 code: code.to_owned(),
-                fields: details.map(|one| text(&one["name"]).to_owned()).collect(),
+                fields: details.map(|value| text(&value["name"]).to_owned()).collect(),
             }),
         }
     }

@@ -109,7 +109,7 @@ pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::N
         id,
         name: network.name,
         range: Some(network.ip_range),
-        subnets: network.subnets.iter().map(|one| one.ip_range).collect(),
+        subnets: network.subnets.iter().map(|subnet| subnet.ip_range).collect(),
         other_routes: network.routes.len() - routes.len(),
         routes,
         routes_at_most: ROUTES_AT_MOST,
@@ -237,7 +237,7 @@ fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
         }
     }
     let is_list = !all.is_empty() || text.trim() == "[]";
-    (is_list && all.iter().all(|one| one.network_id != 0)).then_some(all)
+    (is_list && all.iter().all(|attachment| attachment.network_id != 0)).then_some(all)
 }
 
 #[cfg(test)]

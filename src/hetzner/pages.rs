@@ -107,9 +107,9 @@ pub(super) fn around<T, E>(
                 continue;
             };
             items.extend(part);
-            let is_before = |one: u64| one < low && number > 1;
-            let is_behind = |one: u64| one > high && number < last && next_low <= Some(one);
-            open.retain(|one| is_before(*one) || is_behind(*one));
+            let is_before = |id: u64| id < low && number > 1;
+            let is_behind = |id: u64| id > high && number < last && next_low <= Some(id);
+            open.retain(|id| is_before(*id) || is_behind(*id));
             let moved_here = place(low).saturating_sub((number as usize - 1) * per_page);
             if wanted >= low {
                 moved = moved_here;

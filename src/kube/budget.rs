@@ -114,7 +114,7 @@ impl Budget {
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
         for share in shares {
             share.kept.retain(|_, one| one.place < place);
-            share.bytes = share.kept.values().map(|one| one.bytes).sum();
+            share.bytes = share.kept.values().map(|counted| counted.bytes).sum();
         }
     }
 

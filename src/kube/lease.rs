@@ -198,7 +198,7 @@ impl Identities {
             uid.clone_into(&mut self.identity);
             return false;
         }
-        if self.identity == uid || self.former.iter().any(|one| one == uid) {
+        if self.identity == uid || self.former.iter().any(|former| former == uid) {
             return false;
         }
         if self.former.len() >= FORMER_AT_MOST {

@@ -136,7 +136,7 @@ fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> 
 type Finalizers = First<String, FINALIZERS_AT_MOST>;
 
 fn has_ours(finalizers: &Finalizers) -> bool {
-    finalizers.iter().any(|one| one == LOAD_BALANCER_FINALIZER)
+    finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
 }
 
 impl Service {
@@ -270,7 +270,7 @@ impl Service {
                 .load_balancer
                 .ingress
                 .iter()
-                .filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()))
+                .filter_map(|ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()))
                 .collect(),
         }
     }
@@ -317,7 +317,7 @@ impl Collected<'_> {
             // finalizers. Here only ours is needed.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
-                finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
+                finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
             // `end` replaces this value after all Services were counted, because only then is it
             // known which limit the Service is above.
@@ -463,7 +463,7 @@ impl Client {
             from,
         };
         let by_uid: HashMap<&str, &Arc<Service>> =
-            known.items.iter().map(|one| (one.metadata.uid.as_str(), one)).collect();
+            known.items.iter().map(|service| (service.metadata.uid.as_str(), service)).collect();
         let begin = || {
             RefCell::new(Collected {
                 scope: &self.scope,

@@ -63,8 +63,8 @@ impl Client {
             // Without a limit the list comes in one answer. Deployments and DaemonSets are few.
             let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
-                let running = items.into_iter().filter(|one| one["spec"]["replicas"] != 0);
-                all.extend(running.map(|one| (resource, one)));
+                let running = items.into_iter().filter(|value| value["spec"]["replicas"] != 0);
+                all.extend(running.map(|value| (resource, value)));
             }
         }
         Ok(all)
@@ -97,7 +97,7 @@ impl Client {
 /// the names and images of its containers.
 fn is_daemon(workload: &Value) -> bool {
     let names = containers(workload).iter();
-    let names = names.flat_map(|one| [text(&one["name"]), text(&one["image"])]);
+    let names = names.flat_map(|value| [text(&value["name"]), text(&value["image"])]);
     let mut names = names.chain([text(&workload["metadata"]["name"])]);
     names.any(|name| DAEMONS.iter().any(|daemon| name.contains(daemon)))
 }
@@ -147,8 +147,8 @@ fn containers(workload: &Value) -> &[Value] {
 /// Returns the container that runs a cloud-controller-manager. The error says why no container could be chosen.
 pub fn container(workload: &Value) -> Result<Container, String> {
     let all = containers(workload);
-    let name = |one: &Value| text(&one["name"]).to_owned();
-    let is_named = |one: &&Value| NAMES.iter().any(|start| name(one).starts_with(start));
+    let name = |value: &Value| text(&value["name"]).to_owned();
+    let is_named = |value: &&Value| NAMES.iter().any(|start| name(value).starts_with(start));
     let named: Vec<&Value> = all.iter().filter(is_named).collect();
     let container = match (named.as_slice(), all) {
         ([one], _) => one,

@@ -127,7 +127,7 @@ impl fmt::Display for Description {
 /// Joins several descriptions into one, with all of their parts in order.
 impl FromIterator<Description> for Description {
     fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
-        Description(all.into_iter().flat_map(|one| one.0).collect())
+        Description(all.into_iter().flat_map(|description| description.0).collect())
     }
 }
 

@@ -272,7 +272,8 @@ impl Reason {
     pub fn tables() -> String {
         let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
             let rows = reasons.iter();
-            let rows = rows.map(|one| format!("| `{}` | {} |\n", one.name(), one.meaning()));
+            let rows =
+                rows.map(|reason| format!("| `{}` | {} |\n", reason.name(), reason.meaning()));
             let rows: String = rows.collect();
             format!("### {subject}\n\n| reason | meaning and fix |\n|---|---|\n{rows}")
         });

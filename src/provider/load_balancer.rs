@@ -398,7 +398,7 @@ impl LoadBalancerPlan {
             return self;
         };
         let all = changes.iter().chain(then.leaves());
-        if all.into_iter().any(|one| one.creates_or_deletes()) {
+        if all.into_iter().any(|change| change.creates_or_deletes()) {
             changes.retain(|change| !change.creates_or_deletes());
             *then = match then {
                 Then::Move(_) => Then::Move(Vec::new()),
@@ -794,7 +794,7 @@ impl Balancer {
     /// Whether the Service has a port on the load balancer. When no port has an owner, as on a load balancer of one
     /// Service, every port belongs to the Service.
     pub fn has_port_of(&self, uid: &str) -> bool {
-        let mut owners = self.ports.iter().filter_map(|one| one.uid.as_deref()).peekable();
+        let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
@@ -803,22 +803,22 @@ impl Balancer {
         target: &'a Target,
         uid: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Health> {
-        let counts = move |one: &&Health| self.is_port_of(one.port, uid);
+        let counts = move |health: &&Health| self.is_port_of(health.port, uid);
         target.health.iter().filter(counts)
     }
 
     /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no port of
     /// the load balancer has an owner, as on the load balancer of one Service, every port belongs to the Service.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
-        let has_owner = |one: &PortOwner| one.uid.is_some();
+        let has_owner = |owner: &PortOwner| owner.uid.is_some();
         if !self.ports.iter().any(has_owner) {
             return true;
         }
-        let is_it = |one: &PortOwner| match uid {
-            None => has_owner(one),
-            uid => one.uid.as_deref() == uid,
+        let is_it = |owner: &PortOwner| match uid {
+            None => has_owner(owner),
+            uid => owner.uid.as_deref() == uid,
         };
-        self.ports.iter().any(|one| one.port == port && is_it(one))
+        self.ports.iter().any(|owner| owner.port == port && is_it(owner))
     }
 }
 

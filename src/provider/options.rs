@@ -122,7 +122,7 @@ impl Labels {
             let Some((key, value)) = item.split_once('=') else {
                 return wrong("write KEY=VALUE");
             };
-            if Labels::RESERVED.iter().any(|one| key.starts_with(one)) {
+            if Labels::RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
                 return wrong(
                     "labels of ccm-from-scratch/, hcloud-ccm/ and hetzner.cloud/ are reserved",
                 );

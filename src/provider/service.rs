@@ -209,7 +209,7 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
             let key: Arc<str> = Arc::from(key.as_str());
-            let uids = all.iter().map(|one| one.uid.clone()).enumerate();
+            let uids = all.iter().map(|service| service.uid.clone()).enumerate();
             uids.map(move |(place, uid)| (uid, (Arc::clone(&key), place)))
         });
         let places = places.collect();
@@ -245,7 +245,7 @@ impl Cluster {
 
     /// Whether the cluster is known by this UID.
     pub fn is_known_by(&self, uid: &str) -> bool {
-        self.uids().any(|one| one == uid)
+        self.uids().any(|owner| owner == uid)
     }
 }
 

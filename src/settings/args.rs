@@ -56,7 +56,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
-                let place = letters.position(|one| one.is_some_and(Setting::takes_value));
+                let place = letters.position(|setting| setting.is_some_and(Setting::takes_value));
                 place.is_some_and(is_last)
             }
         };

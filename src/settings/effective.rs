@@ -102,7 +102,8 @@ impl Resolver<'_> {
         setting: &'static Setting,
         parse: impl Fn(&Candidate) -> Result<T, String>,
     ) -> Option<Sourced<T>> {
-        let Sourced { value, source } = self.setting(setting, |one| parse(one).map(Some));
+        let Sourced { value, source } =
+            self.setting(setting, |candidate| parse(candidate).map(Some));
         value.map(|value| Sourced::new(value, source))
     }
 
@@ -123,11 +124,12 @@ impl Resolver<'_> {
                 Err(message) => self.problems.push(candidate.problem(message)),
             }
         }
-        let source = chosen.as_ref().map_or(unset, |one| one.source.clone());
+        let source = chosen.as_ref().map_or(unset, |candidate| candidate.source.clone());
         if setting.is_for(self.command) {
             self.effective.push(Effective {
                 setting,
-                value: chosen.map(|one| one.shown().unwrap_or_else(|| REDACTED.to_owned())),
+                value: chosen
+                    .map(|candidate| candidate.shown().unwrap_or_else(|| REDACTED.to_owned())),
                 source: source.clone(),
             });
         }
@@ -326,12 +328,14 @@ impl DaemonSettings {
         if !flags.is_empty() {
             return flags;
         }
-        let is_value =
-            |one: &&Variable| !matches!(one, Variable::File(_) | Variable::OptionalFile(_));
-        let set = setting.variables.iter().filter(is_value).find_map(|one| {
-            let (name, text) = self.variables.iter().find(|(name, _)| name == one.name())?;
+        let is_value = |variable: &&Variable| {
+            !matches!(variable, Variable::File(_) | Variable::OptionalFile(_))
+        };
+        let set = setting.variables.iter().filter(is_value).find_map(|variable| {
+            let (name, text) = self.variables.iter().find(|(name, _)| name == variable.name())?;
             let source = Source::Environment(format!("{name} of {}", self.from));
-            Some(Candidate::new(setting, text.trim(), source)).filter(|one| !one.text.is_empty())
+            Some(Candidate::new(setting, text.trim(), source))
+                .filter(|candidate| !candidate.text.is_empty())
         });
         set.into_iter().collect()
     }

@@ -50,7 +50,7 @@ fn body(setting: &Setting) -> String {
     let mut text = setting.help.to_owned();
     let has_no_flag = setting.flags.is_empty();
     let others = setting.variables.iter().skip(usize::from(has_no_flag));
-    let others: Vec<String> = others.map(|one| format!("${}", described(one))).collect();
+    let others: Vec<String> = others.map(|variable| format!("${}", described(variable))).collect();
     let aliases = setting.flags.iter().skip(1);
     let aliases: Vec<String> = aliases.map(|alias| format!("--{alias}")).collect();
     for names in [others, aliases] {
@@ -92,7 +92,7 @@ fn row(setting: &Setting) -> String {
         *first = with_value(setting, std::mem::take(first));
     }
     let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
-    let variable = |one: &Variable| match one {
+    let variable = |variable: &Variable| match variable {
         Variable::Older(name) => format!("{} (older name)", code(name.text())),
         other => code(other.name()),
     };

@@ -62,7 +62,8 @@ pub fn parse_with_daemon(
     };
     let mut settings = Settings::read(&mut resolver);
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
-    let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
+    let place =
+        |setting: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, setting.setting));
     effective.sort_by_key(place);
     let is_about_token = |problem: &Problem| problem.is_about(&table::HCLOUD_TOKEN);
     let needs_token = command != Command::Lint;
@@ -124,8 +125,11 @@ impl Parsed {
     /// Returns the names of the settings that `--settings-from` takes over and that are unset so far: names of
     /// variables, and of flags with their dashes.
     pub fn unset_names(&self) -> Vec<String> {
-        let unset = self.effective.iter().filter(|one| one.source.is_default());
-        unset.filter(|one| one.setting.is_inherited()).flat_map(|one| one.setting.names()).collect()
+        let unset = self.effective.iter().filter(|setting| setting.source.is_default());
+        unset
+            .filter(|setting| setting.setting.is_inherited())
+            .flat_map(|setting| setting.setting.names())
+            .collect()
     }
 }
 

@@ -186,7 +186,7 @@ impl Setting {
 
     /// Returns the name that messages use: the variable, or the flag when there is no variable.
     pub fn written_name(&self) -> String {
-        let variable = self.variables.first().map(|one| one.name().to_owned());
+        let variable = self.variables.first().map(|variable| variable.name().to_owned());
         let name = variable.or_else(|| self.flag_names().next());
         name.unwrap_or_default()
     }

@@ -74,8 +74,9 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
         return Err("name at least one controller, or * for all".to_owned());
     }
     let is_named = |word: &&&str, controller: &Controller| controller.names().contains(&bare(word));
-    let is_known =
-        |word: &&&str| **word == "*" || Controller::ALL.iter().any(|one| is_named(word, one));
+    let is_known = |word: &&&str| {
+        **word == "*" || Controller::ALL.iter().any(|controller| is_named(word, controller))
+    };
     let unknown = words.iter().filter(|word| !is_known(word));
     let unknown: Vec<String> = unknown.map(|word| no_such(bare(word))).collect();
     if !unknown.is_empty() {
@@ -95,9 +96,9 @@ fn bare(word: &str) -> &str {
 
 fn no_such(name: &str) -> String {
     let all = Controller::ALL.iter();
-    let aliases: Vec<&str> = all.clone().map(|one| one.name()).collect();
+    let aliases: Vec<&str> = all.clone().map(|controller| controller.name()).collect();
     let why = format!("no controller is called {name:?}");
-    match nearest(name, all.flat_map(|one| one.names())) {
+    match nearest(name, all.flat_map(|controller| controller.names())) {
         Some(meant) => format!("{why}; did you mean {meant}?"),
         None => format!("{why}; they are {}", aliases.join(", ")),
     }

@@ -68,7 +68,7 @@ impl Requirement {
         let is_met = match &self.wanted {
             Wanted::Any => value.is_some(),
             Wanted::OneOf(values) => {
-                value.is_some_and(|value| values.iter().any(|one| one == value))
+                value.is_some_and(|value| values.iter().any(|allowed| allowed == value))
             }
             Wanted::Above(least) => number().is_some_and(|number| number > *least),
             Wanted::Below(most) => number().is_some_and(|number| number < *most),

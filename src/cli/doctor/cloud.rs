@@ -213,7 +213,7 @@ pub(super) fn dedicated(view: &View) -> Verdicts {
     let mut outcomes: Vec<Outcome> = cancelled.collect();
     let matched: HashSet<InstanceId> = matched.map(|(id, _)| id).collect();
     let (with_node, others): (Vec<&Instance>, Vec<&Instance>) =
-        servers.iter().partition(|one| matched.contains(&one.id));
+        servers.iter().partition(|instance| matched.contains(&instance.id));
     let waits = |plan: &NodePlan| plan.server == Server::Unmatched && is_uninitialized(&plan.node);
     let shown = |server: &&Instance| format!("{} ({})", server.name, server.id);
     if nodes.iter().any(waits) {

@@ -157,7 +157,7 @@ fn runs_us(workload: &Workload) -> bool {
 /// workloads were not read.
 fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
-    let ours: Vec<&Workload> = workloads.iter().filter(|one| runs_us(one)).collect();
+    let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();
     if ours.is_empty() {
         let namespace = &view.settings.lease_namespace.value;
         let why = format!("ccm has no workload in {namespace}");
@@ -167,13 +167,14 @@ fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
 }
 
 pub(super) fn probes(view: &View) -> Verdicts {
-    let wrong = own(view)?.into_iter().filter(|one| one.probed_ports.contains(&SECURE_PORT));
-    let wrong = wrong.map(|one| {
+    let wrong =
+        own(view)?.into_iter().filter(|workload| workload.probed_ports.contains(&SECURE_PORT));
+    let wrong = wrong.map(|workload| {
         let outcome = Outcome::fail(
             format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
         );
-        of_workload(outcome, one)
+        of_workload(outcome, workload)
     });
     or_ok(wrong, "none asks at port 10258")
 }
@@ -181,15 +182,16 @@ pub(super) fn probes(view: &View) -> Verdicts {
 /// Reports workloads of the daemon whose pods do not stay up.
 pub(super) fn daemon(view: &View) -> Verdicts {
     let namespace = &view.settings.lease_namespace.value;
-    let outcomes = own(view)?.into_iter().filter_map(|one| {
-        let (ready, wanted) = one.pods.filter(|(ready, wanted)| ready < wanted)?;
+    let outcomes = own(view)?.into_iter().filter_map(|workload| {
+        let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;
         let found =
             format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
-        let logs = shell_command("kubectl -n", &[namespace, &"logs", &one.name, &"--previous"]);
+        let logs =
+            shell_command("kubectl -n", &[namespace, &"logs", &workload.name, &"--previous"]);
         let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
         let remedy =
             format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");
-        Some(of_workload(Outcome::bad(ready == 0, found, &remedy), one))
+        Some(of_workload(Outcome::bad(ready == 0, found, &remedy), workload))
     });
     or_ok(outcomes, "its pods are ready")
 }

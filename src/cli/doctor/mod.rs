@@ -125,13 +125,13 @@ pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
         let outcomes = match decide {
-            One(decide) => decide(view).map(|one| vec![one]),
+            One(decide) => decide(view).map(|outcome| vec![outcome]),
             Each(decide) => decide(view),
         };
         let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
-        all.extend(outcomes.into_iter().map(|one| Outcome { check, ..one }));
+        all.extend(outcomes.into_iter().map(|outcome| Outcome { check, ..outcome }));
     }
-    all.sort_by_key(|one| one.status);
+    all.sort_by_key(|outcome| outcome.status);
     all
 }
 
@@ -153,7 +153,7 @@ pub(super) fn selected(outcomes: &[Outcome], at_most: usize) -> Vec<&Outcome> {
 }
 
 pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
-    outcomes.iter().any(|one| one.status == Status::Fail)
+    outcomes.iter().any(|outcome| outcome.status == Status::Fail)
 }
 
 fn settings(view: &View) -> Verdicts {
@@ -203,7 +203,7 @@ pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
 }
 
 fn counts(outcomes: &[Outcome]) -> String {
-    let count = |status| outcomes.iter().filter(|one| one.status == status).count();
+    let count = |status| outcomes.iter().filter(|outcome| outcome.status == status).count();
     format!(
         "{} failed, {} warnings, {} ok, {} skipped\n",
         count(Status::Fail),

@@ -197,11 +197,11 @@ fn see_kubelet(plan: &NodePlan) -> String {
 pub(super) fn off(view: &View) -> Verdicts {
     let servers = need(&view.cloud.servers, "api")?;
     let ok = "no server of a node is off";
-    let is_all = servers.iter().all(|one| one.is_off);
+    let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
-        let off = servers.iter().filter(|one| one.is_off).map(|one| {
-            let found = format!("server {} is off; its node was not read", one.id);
-            Outcome::bad(is_all, found, switch_on(one.id)).on("server", &one.name)
+        let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
+            let found = format!("server {} is off; its node was not read", instance.id);
+            Outcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);
     };

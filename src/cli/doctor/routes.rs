@@ -19,12 +19,12 @@ pub(super) fn routes(view: &View) -> Verdicts {
         return Err(Gap::NotHere(why.into()));
     }
     let network = plan.network.iter();
-    let network =
-        network.flat_map(|network| plan.findings.iter().map(move |one| ("network", network, one)));
+    let network = network
+        .flat_map(|network| plan.findings.iter().map(move |finding| ("network", network, finding)));
     // A node has findings when its pods have addresses outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter();
-    let nodes =
-        nodes.flat_map(|node| node.findings.iter().map(move |one| ("node", &node.object, one)));
+    let nodes = nodes
+        .flat_map(|node| node.findings.iter().map(move |finding| ("node", &node.object, finding)));
     let warnings = network.chain(nodes).filter(|(_, _, one)| one.severity == Severity::Warning);
     let warnings = warnings.map(|(kind, object, finding)| {
         reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)

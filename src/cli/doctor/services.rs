@@ -30,11 +30,11 @@ pub(super) fn services(view: &View) -> Verdicts {
     for plan in plans {
         let blocked = plan.obstacle().into_iter();
         let shows = inspect(&plan.service);
-        let blocked = blocked.map(|one| reported(Outcome::fail, one, &shows));
+        let blocked = blocked.map(|finding| reported(Outcome::fail, finding, &shows));
         let warned = plan.warnings();
-        let warned = warned.map(|one| reported(Outcome::warn, one, &shows));
+        let warned = warned.map(|finding| reported(Outcome::warn, finding, &shows));
         let all = blocked.chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
-        outcomes.extend(all.map(|one| on(&plan.service, one)));
+        outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(left_over_ports(&view.services.external, plans));
@@ -112,7 +112,8 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
         found.is_some_and(|found| found.id == balancer.id)
     };
     for plan in plans {
-        let Some(own) = plan.service.spec.ports.iter().find(|one| one.node_port == Some(to)) else {
+        let Some(own) = plan.service.spec.ports.iter().find(|port| port.node_port == Some(to))
+        else {
             continue;
         };
         let of = plan.service.full_name();
@@ -215,7 +216,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     let left_to_do = || left_to_do(&plan.service);
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let has_writes = plan.has_writes();
-    let is_conflict = |one: &Finding| one.reason == Reason::PortConflict;
+    let is_conflict = |finding: &Finding| finding.reason == Reason::PortConflict;
     let (lack, remedy) = match (plan.want, &plan.cloud.found) {
         _ if plan.obstacle().is_some() => return None,
         (Want::Ensure, Some(found))
@@ -256,11 +257,11 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
 
 /// Reports certificates that the load balancer shows, and that expire soon or have expired.
 fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
-    plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|one| {
-        let at = one.not_valid_after?;
+    plan.cloud.found.iter().flat_map(|found| &found.certificates).filter_map(|other| {
+        let at = other.not_valid_after?;
         let left = at.duration_since(clock::timestamp());
         let is_over = left.is_negative();
-        let remedy = match (&one.secret, one.is_managed) {
+        let remedy = match (&other.secret, other.is_managed) {
             (Some(_), _) => format!(
                 "see why the Secret is not renewed ({}, where cert-manager makes it), and whether it can be used: {}",
                 shell_command(
@@ -271,15 +272,15 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
             ),
             (None, true) => format!(
                 "see why Hetzner does not renew it: {}",
-                shell_command("hcloud certificate describe", &[&one.id])
+                shell_command("hcloud certificate describe", &[&other.id])
             ),
             (None, false) => {
-                "upload a new one, and name it in annotation http-certificates".to_owned()
+                "upload a new other, and name it in annotation http-certificates".to_owned()
             }
         };
-        let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
-        let (name, id) = (&one.name, one.id);
-        let (ports, from) = (ports.join(", "), one.origin());
+        let ports: Vec<String> = other.ports.iter().map(ToString::to_string).collect();
+        let (name, id) = (&other.name, other.id);
+        let (ports, from) = (ports.join(", "), other.origin());
         let verb = if is_over { "expired" } else { "expires" };
         let message = format!("certificate {name} ({id}) of port {ports} ({from}) {verb} at {at}");
         (left <= EXPIRES_SOON).then(|| Outcome::bad(is_over, message, remedy))
@@ -333,7 +334,7 @@ pub(super) fn orphans(view: &View) -> Verdicts {
         outcome.on("load-balancer", &balancer.name)
     });
     let kept = view.services.kept.iter().flatten();
-    let kept: Vec<String> = kept.map(|one| format!("{} ({})", one.name, one.id)).collect();
+    let kept: Vec<String> = kept.map(|kept| format!("{} ({})", kept.name, kept.id)).collect();
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(", or is kept and costs money: {}", some_of(&kept));

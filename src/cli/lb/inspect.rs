@@ -145,9 +145,9 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
         0 => String::new(),
         more => line(format_args!("  {more} more, unset: -o wide shows them")),
     };
-    let fields = fields
-        .into_iter()
-        .map(|one| field(&one.field, &one.have, &one.want, one.want.is_none(), &one.source));
+    let fields = fields.into_iter().map(|other| {
+        field(&other.field, &other.have, &other.want, other.want.is_none(), &other.source)
+    });
     fields.collect::<String>() + &more
 }
 
@@ -177,11 +177,11 @@ fn usage(found: &Balancer) -> String {
 
 /// Returns the certificates that the ports of the load balancer show, and when each of them expires.
 fn certificates(found: &Balancer) -> String {
-    let row = |one: &ShownCertificate| {
-        let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
-        let ends = one.not_valid_after.map(|at| at.to_string());
-        let name = format!("{} ({})", one.name, one.id);
-        vec![ports.join(", "), name, or_dash(&ends.unwrap_or_default()), one.origin()]
+    let row = |certificate: &ShownCertificate| {
+        let ports: Vec<String> = certificate.ports.iter().map(ToString::to_string).collect();
+        let ends = certificate.not_valid_after.map(|at| at.to_string());
+        let name = format!("{} ({})", certificate.name, certificate.id);
+        vec![ports.join(", "), name, or_dash(&ends.unwrap_or_default()), certificate.origin()]
     };
     let rows = found.certificates.iter().map(row).collect();
     table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], rows)
@@ -266,13 +266,13 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     });
     let ports = service.spec.ports.iter().map(port).collect();
     let owners = plan.cloud.found.iter().flat_map(|found| &found.ports);
-    let owners = owners.map(|one| match (&one.service, &one.uid) {
+    let owners = owners.map(|owner| match (&owner.service, &owner.uid) {
         (_, Some(uid)) if *uid == plan.object.uid => {
-            format!("{} of {}", one.port, service.full_name())
+            format!("{} of {}", owner.port, service.full_name())
         }
-        (Some(service), _) => format!("{} of {service}", one.port),
-        (None, Some(uid)) => format!("{} of Service {uid}", one.port),
-        (None, None) => format!("{} of others", one.port),
+        (Some(service), _) => format!("{} of {service}", owner.port),
+        (None, Some(uid)) => format!("{} of Service {uid}", owner.port),
+        (None, None) => format!("{} of others", owner.port),
     });
     let status = or_none(status.collect());
     let found = or_none(found.map(ToString::to_string).collect());

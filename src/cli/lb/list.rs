@@ -36,7 +36,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         if let Some(selector) = selector.filter(|_| sides != Sides::Cloud) {
             let such = context.apis.kube.services_with(selector.as_str());
             let such = such.map_err(|error| context.failed(&error.into()))?;
-            let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
+            let such: HashSet<&str> =
+                such.iter().map(|service| service.metadata.uid.as_str()).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
         // Certificates have neither a namespace nor labels of Services.
@@ -54,13 +55,13 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// Returns the lines below the table about what is kept although no Service wants it any more.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
-    let lines = kept.map(|one| {
-        let addresses = one.addresses.iter().map(ToString::to_string);
-        let of = Vec::from_iter(one.domains.iter().cloned().chain(addresses)).join(", ");
-        let what = if one.domains.is_empty() {
-            format!("load balancer {} ({}), at", one.name, one.id)
+    let lines = kept.map(|kept| {
+        let addresses = kept.addresses.iter().map(ToString::to_string);
+        let of = Vec::from_iter(kept.domains.iter().cloned().chain(addresses)).join(", ");
+        let what = if kept.domains.is_empty() {
+            format!("load balancer {} ({}), at", kept.name, kept.id)
         } else {
-            format!("certificate {} ({}), for", one.name, one.id)
+            format!("certificate {} ({}), for", kept.name, kept.id)
         };
         let line = format!("{what} {of}");
         paragraph("  ", 6, &line)
@@ -99,7 +100,7 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
         }
         let mut row = without(&[1, 3, 4, 5, 6, 7, 8], row);
         let mut status = plan.service.status.load_balancer.ingress.iter();
-        let address = status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
+        let address = status.find_map(|ingress| ingress.hostname.clone().or(ingress.ip.clone()));
         row[2] = or_dash(&address.unwrap_or_default());
         row
     },
@@ -183,7 +184,7 @@ fn written(plan: &ServicePlan) -> Vec<String> {
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for name in plan.warnings().map(|warning| warning.reason.name()) {
-        if !reasons.iter().any(|one| one == name) {
+        if !reasons.iter().any(|reason| reason == name) {
             reasons.push(name.to_owned());
         }
     }

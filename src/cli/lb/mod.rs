@@ -65,7 +65,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
         } else {
             services.controller.delete_orphans(&context.apis, &ids)
         };
-        for orphan in orphans.into_iter().filter(|one| deletable(one).is_none()) {
+        for orphan in orphans.into_iter().filter(|plan| deletable(plan).is_none()) {
             report.note(orphan.name(), Progress::Unchanged);
             plans.push(orphan);
         }

@@ -62,7 +62,7 @@ impl Services {
         };
         let given = context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(apis.kube.namespace());
-        plans.retain(|one| given.is_none_or(|given| one.service.metadata.namespace == given));
+        plans.retain(|plan| given.is_none_or(|given| plan.service.metadata.namespace == given));
         if !context.names.is_empty() {
             let known = plans.iter().map(called).collect();
             let (kind, words) = (&names::SERVICES, &context.names);
@@ -101,8 +101,10 @@ impl Services {
         };
         let has_plan = |name: &String| plans.iter().any(|plan| plan.service.full_name() == *name);
         let there = self.there()?;
-        let mut others = there.iter().filter(|one| names.contains(&one.full_name()));
-        match others.find(|one| !self.context.names.is_empty() && !has_plan(&one.full_name())) {
+        let mut others = there.iter().filter(|service| names.contains(&service.full_name()));
+        match others
+            .find(|service| !self.context.names.is_empty() && !has_plan(&service.full_name()))
+        {
             None => Ok(plans),
             Some(other) => Err(left_alone(other)),
         }
@@ -141,29 +143,30 @@ impl Services {
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
         let is_in_it = |name: &str| given.is_none_or(|given| is_in(name, given));
         let there = self.there()?;
-        let mut known = Vec::from_iter(there.iter().map(|one| Known::new(&one.full_name())));
+        let mut known =
+            Vec::from_iter(there.iter().map(|service| Known::new(&service.full_name())));
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
                 // The Service may have been of type LoadBalancer before, so that its load balancer is still
                 // to be removed.
-                if !known.iter().any(|one| one.name == name) && self.is_ours(&name)? {
+                if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(Known::new(&name));
                 }
             }
         }
         let in_cloud = || {
             let plans = self.evaluate(&Selection::All)?;
-            Ok(plans.iter().map(called).filter(|one| is_in_it(&one.name)).collect())
+            Ok(plans.iter().map(called).filter(|known| is_in_it(&known.name)).collect())
         };
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
-        let is_other = |one: &&Arc<Service>| match self.command {
+        let is_other = |service: &&Arc<Service>| match self.command {
             Command::LbInspect | Command::LbList => false,
-            Command::LbAdopt => one.left_alone.is_some(),
-            _ => want(one) == Want::Nothing,
+            Command::LbAdopt => service.left_alone.is_some(),
+            _ => want(service) == Want::Nothing,
         };
-        match there.iter().filter(is_other).find(|one| names.contains(&one.full_name())) {
+        match there.iter().filter(is_other).find(|service| names.contains(&service.full_name())) {
             None => Ok(names),
             Some(other) => Err(left_alone(other)),
         }
@@ -203,7 +206,7 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
 /// Returns the Service's name, and what its load balancer is called in both APIs.
 fn called(plan: &ServicePlan) -> Known {
     let status = plan.service.status.load_balancer.ingress.iter();
-    let status = status.flat_map(|one| one.ip.iter().chain(&one.hostname));
+    let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
     let mut others: Vec<String> = status.cloned().collect();
     if let Some(found) = &plan.cloud.found {
         others.extend([found.id.to_string(), found.name.clone()]);
@@ -237,7 +240,7 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
         _ if readings.is_empty() => Err(format!(
             "{text:?} is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
         )),
-        Some(given) if !readings.iter().any(|one| is_in(one, given)) => {
+        Some(given) if !readings.iter().any(|reading| is_in(reading, given)) => {
             Err(format!("{text:?} names another namespace than -n {given}; leave one of them out"))
         }
         _ => Ok(()),
@@ -253,11 +256,11 @@ impl Planned for Vec<ServicePlan> {
             Item {
                 object: plan.is_of_service().then_some(Object(plan)),
                 cloud: plan.cloud.found.as_ref(),
-                differences: fields.filter(|one| one.differs()).collect(),
+                differences: fields.filter(|field| field.differs()).collect(),
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
                 held_back: Some([]),
                 findings: plan.all_findings().collect(),
-                events: events.map(|all| all.iter().map(|one| &**one).collect()),
+                events: events.map(|all| all.iter().map(|event| &**event).collect()),
                 error: error_of(report, &plan.name()),
             }
         });

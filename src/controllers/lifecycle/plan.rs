@@ -87,7 +87,7 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
 /// Returns the taints of the node, with or without the taint by which k8s.io/cloud-provider marks a node whose
 /// server is off.
 fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
-    let others = node.spec.taints.iter().filter(|one| one.key != SHUTDOWN);
+    let others = node.spec.taints.iter().filter(|taint| taint.key != SHUTDOWN);
     let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),

@@ -37,10 +37,11 @@ pub(super) fn addresses(
     // first pod range.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
-        let kinds: Vec<AddressKind> = addresses.iter().map(|one| one.value.kind.clone()).collect();
-        addresses.sort_by_key(|one| {
-            let place = kinds.iter().position(|kind| *kind == one.value.kind);
-            (place, one.value.ip().is_some_and(is_other))
+        let kinds: Vec<AddressKind> =
+            addresses.iter().map(|address| address.value.kind.clone()).collect();
+        addresses.sort_by_key(|address| {
+            let place = kinds.iter().position(|kind| *kind == address.value.kind);
+            (place, address.value.ip().is_some_and(is_other))
         });
     }
     keep_hostname(node, &mut addresses);

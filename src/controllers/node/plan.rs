@@ -151,7 +151,8 @@ impl NodePlan {
         let external = instance.public_ipv4.iter();
         let external = external.map(|ip| NodeAddress::new(AddressKind::ExternalIP, ip));
         let internal = instance.private.iter();
-        let internal = internal.map(|one| NodeAddress::new(AddressKind::InternalIP, one.ip));
+        let internal =
+            internal.map(|address| NodeAddress::new(AddressKind::InternalIP, address.ip));
         let mut node = Node::default();
         node.status.addresses = external.chain(internal).collect();
         let server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
@@ -385,11 +386,12 @@ impl NodePlan {
     /// Returns why the node does not get an address for which its kubelet asks. An address that the cloud names is
     /// always the node's.
     fn address_of_another(&mut self, metadata: &Metadata, index: &Index) -> Option<Finding> {
-        let is_asked = |one: &&Sourced<NodeAddress>| match one.source {
-            Source::Annotation(_) | Source::Kept => one.value.kind != AddressKind::Hostname,
+        let is_asked = |address: &&Sourced<NodeAddress>| match address.source {
+            Source::Annotation(_) | Source::Kept => address.value.kind != AddressKind::Hostname,
             _ => false,
         };
-        let ips = metadata.addresses.iter().filter(is_asked).filter_map(|one| one.value.ip());
+        let ips =
+            metadata.addresses.iter().filter(is_asked).filter_map(|address| address.value.ip());
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
         let and_so = if shared.is_kept {
@@ -465,7 +467,8 @@ impl NodePlan {
         let taints = self.node.spec.taints.iter().filter(|taint| taint.key != UNINITIALIZED);
         let mut taints: Vec<Taint> = taints.cloned().collect();
         for taint in &from_server.taints {
-            let is_there = |one: &Taint| (&one.key, &one.effect) == (&taint.key, &taint.effect);
+            let is_there =
+                |other: &Taint| (&other.key, &other.effect) == (&taint.key, &taint.effect);
             if !taints.iter().any(is_there) {
                 let value = taint.value.as_ref();
                 let value = value.map_or_else(String::new, |value| format!("{value}:"));

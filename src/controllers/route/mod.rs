@@ -141,7 +141,7 @@ impl RouteController {
         let is_done = report.outage.is_none() && report.is_complete();
         // A failure with a finding can be fixed by an operator alone, so the next try is left to
         // the next regular comparison.
-        let has_failed = report.failures.iter().any(|one| one.finding.is_none());
+        let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);
             self.memory.note_doubt(&synced.plan);
@@ -156,7 +156,7 @@ fn report_findings(apis: &Apis, synced: &Synced) {
     let component = component(apis, EVENT_COMPONENT, NAME);
     for node in &plan.nodes {
         publish(apis, component, &node.object, node.all_findings());
-        if !node.all_findings().any(|one| one.reason.is_failure()) {
+        if !node.all_findings().any(|finding| finding.reason.is_failure()) {
             recovered(apis, component, &node.object);
         }
     }
@@ -169,7 +169,7 @@ fn report_findings(apis: &Apis, synced: &Synced) {
 fn measure(synced: &Synced) {
     for state in State::ALL.iter().copied() {
         let states = synced.plan.rows.iter().filter_map(|row| row.state_with(&synced.routes));
-        let count = states.filter(|one| *one == state).count();
+        let count = states.filter(|other| *other == state).count();
         ROUTES.set(&[&state.label()], count as f64);
     }
 }

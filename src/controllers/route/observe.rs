@@ -272,7 +272,8 @@ impl Settings {
 /// Returns a hash of everything on which a plan depends. That is each node without its condition, which this controller
 /// sets, whether another node has its server, and the private addresses of its server.
 fn fingerprint(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provider) -> u64 {
-    let by_id: HashMap<InstanceId, &Instance> = servers.iter().map(|one| (one.id, one)).collect();
+    let by_id: HashMap<InstanceId, &Instance> =
+        servers.iter().map(|instance| (instance.id, instance)).collect();
     let claims = Claims::new(provider, nodes);
     let mut hasher = DefaultHasher::new();
     for node in nodes {

@@ -66,7 +66,7 @@ impl<'a> DesiredRoutes<'a> {
         server: InstanceId,
         instance: Option<&Instance>,
     ) -> DesiredRoutes<'a> {
-        let addresses = instance.map(|one| addresses(one, inputs.network.id));
+        let addresses = instance.map(|instance| addresses(instance, inputs.network.id));
         let mut desired = DesiredRoutes {
             node,
             server,
@@ -278,9 +278,9 @@ impl<'a> Planner<'a> {
     /// Returns the node whose provider ID names this server. When there are several, the node that has the
     /// server is returned.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
-        let mut all = self.desired.iter().filter(|one| one.server == server.id);
+        let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
-        all.find(|one| one.kept_by.is_none()).or(first)
+        all.find(|desired| desired.kept_by.is_none()).or(first)
     }
 
     /// Withdraws the wanted routes that are blocked by routes which may be another cluster's. When this cluster's
@@ -318,7 +318,7 @@ impl<'a> Planner<'a> {
         }
         let must_wait = |wanted: &Route| {
             let ours = network.routes.iter();
-            let mut ours = ours.filter(|one| is_within(one.destination, inputs.cluster_cidrs));
+            let mut ours = ours.filter(|route| is_within(route.destination, inputs.cluster_cidrs));
             !network.routes.contains(wanted) && ours.any(|route| blocks(route, wanted))
         };
         let accepted = std::mem::take(&mut self.accepted).into_iter();
@@ -365,7 +365,7 @@ impl<'a> Planner<'a> {
             destination: route.destination,
             have: Some(*route),
             want: wanted.map(|(route, _)| *route).filter(|_| is_ours),
-            node: node.map(|one| one.node.name().to_owned()),
+            node: node.map(|desired| desired.node.name().to_owned()),
             server: server.map(|server| server.name.clone()),
             state,
             step,
@@ -495,8 +495,8 @@ impl<'a> Planner<'a> {
         }
         // A stale route to the pods of a node that lost its server is not reported here, because the findings of
         // that node say more.
-        let lost = self.desired.iter().filter(|one| one.gateway.is_none());
-        let lost: Vec<&Ipv4Net> = lost.flat_map(|one| &one.cidrs).collect();
+        let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
+        let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));
         let stale = rows.iter().filter(|row| row.state == State::Stale);
         findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
@@ -518,7 +518,7 @@ impl<'a> Planner<'a> {
             Some(Finding::warning(Reason::StaleRoute, why).with_fix(fix))
         }));
         findings.extend(self.inputs.cluster_cidrs.iter().filter_map(|cidr| self.misplaced(cidr)));
-        let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
+        let is_any_wanted = self.desired.iter().any(|desired| !desired.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
@@ -533,7 +533,7 @@ impl<'a> Planner<'a> {
             );
             findings.push(Finding::info(Reason::DedicatedNodeWithoutRoute, why));
         }
-        if self.desired.iter().any(|one| one.has_ipv6) {
+        if self.desired.iter().any(|desired| desired.has_ipv6) {
             let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";
             findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
         }
@@ -594,8 +594,10 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
 
 /// Whether a route controller said that it made a route for this node. Network plugins give other reasons.
 fn had_its_route(node: &Node) -> bool {
-    node.status.conditions.iter().any(|one| {
-        one.kind == NETWORK_UNAVAILABLE && one.status == "False" && one.reason == ROUTE_CREATED
+    node.status.conditions.iter().any(|condition| {
+        condition.kind == NETWORK_UNAVAILABLE
+            && condition.status == "False"
+            && condition.reason == ROUTE_CREATED
     })
 }
 

@@ -257,7 +257,7 @@ impl<'a> Sync<'a> {
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
-        changes.any(|one| !one.is_deletion() && is_deleted(one) && !self.is_made(one))
+        changes.any(|change| !change.is_deletion() && is_deleted(change) && !self.is_made(change))
     }
 
     fn finish(mut self) -> Synced {

@@ -129,7 +129,7 @@ impl Admission {
                 continue;
             };
             let services = admitted.before.iter().chain([&admitted.service]);
-            let groups = services.filter_map(|one| group(one));
+            let groups = services.filter_map(|service| group(service));
             payers.extend(groups.map(|group| (group, payer.clone())));
         }
         payers
@@ -151,7 +151,7 @@ impl Admission {
 
     /// Returns the UIDs of the given Services that are shown as they were before a change.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
-        let uids = services.iter().map(|one| &one.metadata.uid);
+        let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
     }
 
@@ -175,7 +175,9 @@ impl Admission {
     /// no other try follows.
     pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
         let admitted = self.admitted.get_mut(&service.metadata.uid);
-        if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {
+        if let Some(admitted) =
+            admitted.filter(|admitted| !asks_otherwise(&admitted.service, service))
+        {
             admitted.payer = unfinished;
             admitted.before = None;
         }
@@ -183,8 +185,8 @@ impl Admission {
 
     /// Forgets Services that do not exist any more or want no load balancer any more, and shares that nobody uses.
     fn forget(&mut self, listed: &[Arc<Service>], now: Instant) {
-        let wanting = listed.iter().filter(|one| want(one) == Want::Ensure);
-        let uids: HashSet<&str> = wanting.map(|one| &*one.metadata.uid).collect();
+        let wanting = listed.iter().filter(|service| want(service) == Want::Ensure);
+        let uids: HashSet<&str> = wanting.map(|service| &*service.metadata.uid).collect();
         self.admitted.retain(|uid, _| uids.contains(uid.as_str()));
         self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
@@ -280,7 +282,7 @@ impl Admission {
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
-        let mut shares = different.iter().map(|one| &one.share);
+        let mut shares = different.iter().map(|payer| &payer.share);
         if !shares.any(|share| Arc::ptr_eq(share, &payer.share)) {
             different.push(payer);
         }

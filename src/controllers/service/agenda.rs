@@ -149,7 +149,7 @@ impl Agenda {
             asked.or_else(|| self.why(service, seen.is_comparison, now))
         };
         let services = seen.services.iter().filter(may_be_planned);
-        let services = services.filter_map(|one| Some((Arc::clone(one), why(one)?)));
+        let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
         // The Services that are planned at a comparison are compared, too.
         let compared = seen.is_comparison.then_some(Why::Compared);
@@ -215,7 +215,8 @@ impl Agenda {
     /// Whether the lists are the same as when no Service was due, and no Service is due now. Secrets, and Services of
     /// other types, are not part of these lists, so the answer is `false` when there are any.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
-        let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
+        let is_retry_due =
+            |service: &Arc<Service>| self.backoff.is_retry_due(&service.metadata.uid, now);
         let (services, nodes) = lists(seen);
         self.settled.0.ptr_eq(&services)
             && self.settled.1.ptr_eq(&nodes)
@@ -253,10 +254,10 @@ impl Agenda {
         self.settled = Lists::default();
         self.planned.retain(|uid, _| self.seen.contains_key(uid));
         self.backoff.keep(|uid| self.seen.contains_key(uid));
-        let left_alone = seen.services.iter().filter(|one| one.left_alone.is_some());
-        let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
+        let left_alone = seen.services.iter().filter(|service| service.left_alone.is_some());
+        let left_alone: HashSet<&str> = left_alone.map(|service| &*service.metadata.uid).collect();
         self.released.retain(|uid| left_alone.contains(uid.as_str()));
-        self.has_services = seen.services.iter().any(|one| want(one) != Want::Nothing);
+        self.has_services = seen.services.iter().any(|service| want(service) != Want::Nothing);
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
@@ -424,7 +425,7 @@ fn of_groups(
     key: impl Fn(&Service) -> Option<String>,
 ) -> HashMap<String, u64> {
     let mut groups: HashMap<String, (DefaultHasher, Vec<String>)> = HashMap::new();
-    for service in services.iter().filter(|one| one.wants_load_balancer()) {
+    for service in services.iter().filter(|service| service.wants_load_balancer()) {
         let Some(key) = key(service) else {
             continue;
         };

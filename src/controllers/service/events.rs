@@ -70,7 +70,7 @@ fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
 }
 
 fn fails(plan: &ServicePlan) -> bool {
-    plan.all_findings().any(|one| one.reason.is_failure())
+    plan.all_findings().any(|finding| finding.reason.is_failure())
 }
 
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {

@@ -98,7 +98,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let counts = found.target_counts(Some(uid));
     let mut by_cause: BTreeMap<&str, (Vec<&str>, &Cause)> = BTreeMap::new();
     for target in &found.targets {
-        let mut causes = target.health.iter().filter_map(|one| one.cause.as_ref());
+        let mut causes = target.health.iter().filter_map(|health| health.cause.as_ref());
         if let Some(cause) = causes.next() {
             let entry = by_cause.entry(&cause.message);
             entry.or_insert((Vec::new(), cause)).0.push(&target.name);
@@ -174,7 +174,7 @@ impl Outages {
         look: &Look<'a>,
     ) -> (Vec<(&'a Arc<Service>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
-        for (uid, seen) in look.health.iter().flat_map(|one| &one.of_services) {
+        for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
             // A Service that moves between load balancers is seen on both. The load balancer with more healthy targets
             // of the Service counts.
             let most = counts.entry(uid).or_insert(*seen);
@@ -182,8 +182,8 @@ impl Outages {
                 *most = *seen;
             }
         }
-        let wanted = look.services.iter().filter(|one| want(one) == Want::Ensure);
-        let uids: HashSet<&str> = wanted.clone().map(|one| &*one.metadata.uid).collect();
+        let wanted = look.services.iter().filter(|service| want(service) == Want::Ensure);
+        let uids: HashSet<&str> = wanted.clone().map(|service| &*service.metadata.uid).collect();
         self.without_target.retain(|uid| uids.contains(uid.as_str()));
         let now = clock::timestamp();
         let seen_at = now.checked_sub(look.age).unwrap_or(now);

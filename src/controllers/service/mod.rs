@@ -161,14 +161,14 @@ impl ServiceController {
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
         let seen = self.look(apis, &Selection::All, clock::now())?;
-        let services = seen.services.iter().map(|one| &**one);
+        let services = seen.services.iter().map(|service| &**service);
         let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
-        let plan = |one: &Arc<Service>| {
+        let plan = |service: &Arc<Service>| {
             let cloud = LoadBalancerPlan {
-                findings: check(one, manifests, &cluster).unwrap_or_default(),
+                findings: check(service, manifests, &cluster).unwrap_or_default(),
                 ..LoadBalancerPlan::default()
             };
-            ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)
+            ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud)
         };
         Ok(ours(&seen.services).map(plan).collect())
     }
@@ -430,9 +430,9 @@ impl ServiceController {
         let mut services = list.as_ref().clone();
         for (namespace, name) in known {
             let service = apis.kube.service(&namespace, &name)?;
-            services.extend(
-                service.filter(|one| one.has_our_finalizer() && !one.is_of_type_load_balancer()),
-            );
+            services.extend(service.filter(|service| {
+                service.has_our_finalizer() && !service.is_of_type_load_balancer()
+            }));
         }
         services.sort_by_cached_key(|service| service.full_name());
         Ok(Seen { list, services, is_comparison, ..Seen::default() })
@@ -535,25 +535,29 @@ fn measure(seen: &Seen) {
 /// Sets the metrics of load balancers by what was read for the plans, and returns the health that was read. The metrics
 /// stay as they are until the next read.
 fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
-    let wanted = ours(&seen.services).filter(|one| want(one) == Want::Ensure);
-    let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
+    let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
+    let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
     let health = match observed {
         Some(observed) => observed.snapshot.health(&wanted),
         None if wanted.is_empty() => Vec::new(),
         None => return Vec::new(),
     };
     for state in BalancerHealth::ALL {
-        let such = health.iter().filter(|one| one.counts.health() == *state);
+        let such = health.iter().filter(|health| health.counts.health() == *state);
         LOAD_BALANCERS_HEALTH.set(&[state.name()], such.count() as f64);
     }
     for use_of in BalancerUse::ALL {
-        let such = health.iter().filter(|one| one.use_of == *use_of);
+        let such = health.iter().filter(|health| health.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // A comparison of all Services reads the certificates that Services name. When it read none, no Service names one.
     if certificates.is_some() || seen.is_comparison {
-        let first = certificates.iter().flatten().filter_map(|one| one.not_valid_after).min();
+        let first = certificates
+            .iter()
+            .flatten()
+            .filter_map(|certificate| certificate.not_valid_after)
+            .min();
         let first = first.map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
@@ -564,5 +568,5 @@ fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
 }
 
 fn ours(services: &[Arc<Service>]) -> impl Iterator<Item = &Arc<Service>> {
-    services.iter().filter(|one| want(one) != Want::Nothing)
+    services.iter().filter(|service| want(service) != Want::Nothing)
 }

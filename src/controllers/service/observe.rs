@@ -107,7 +107,7 @@ pub enum Management {
 impl Observed {
     /// Sets the groups. Their Services are added to those that exist, because the list of all Services may be older.
     fn set_groups(&mut self, groups: Groups) {
-        let members = groups.services().map(|one| one.uid.clone());
+        let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
@@ -219,8 +219,8 @@ pub fn groups<'a>(
 fn limit(group: &mut Vec<provider::Service>) {
     group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();
-    group.retain(|one| {
-        let count = counts.entry(one.namespace.clone()).or_default();
+    group.retain(|service| {
+        let count = counts.entry(service.namespace.clone()).or_default();
         *count += 1;
         *count <= GROUP_AT_MOST
     });
@@ -237,16 +237,16 @@ pub(super) fn observe(
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(&seen.services);
     // Nothing of these Services is removed from a load balancer that several Services use.
-    let untouched = |one: &Arc<Service>| {
-        let is_unread = one.too_large().is_some();
+    let untouched = |service: &Arc<Service>| {
+        let is_unread = service.too_large().is_some();
         let left =
-            provider::UntouchedService { namespace: one.metadata.namespace.clone(), is_unread };
-        let is_left = is_unread || one.left_alone.is_some();
-        is_left.then(|| (one.metadata.uid.clone(), left))
+            provider::UntouchedService { namespace: service.metadata.namespace.clone(), is_unread };
+        let is_left = is_unread || service.left_alone.is_some();
+        is_left.then(|| (service.metadata.uid.clone(), left))
     };
     let untouched = all.clone().filter_map(untouched).collect();
-    let groups = groups(&*apis.provider, all.map(|one| &**one));
-    let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
+    let groups = groups(&*apis.provider, all.map(|service| &**service));
+    let for_cloud: Vec<_> = services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
@@ -316,7 +316,7 @@ impl Dedicated {
         if let Some(server) = self.server(id) {
             return server.public_ipv4;
         }
-        node.status.addresses.iter().find_map(|one| match (&one.kind, one.ip()?) {
+        node.status.addresses.iter().find_map(|address| match (&address.kind, address.ip()?) {
             (AddressKind::ExternalIP, IpAddr::V4(ip)) => Some(ip),
             _ => None,
         })
@@ -325,7 +325,7 @@ impl Dedicated {
     /// Returns all addresses by which a node on this server can be a target.
     fn addresses(&self, node: &Node, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
-        let own = own.filter(|one| self.is_known && one.kind != AddressKind::Hostname);
+        let own = own.filter(|address| self.is_known && address.kind != AddressKind::Hostname);
         let public = self.ipv4(node, id).map(IpAddr::from);
         own.filter_map(NodeAddress::ip).chain(public)
     }
@@ -395,7 +395,7 @@ pub(super) fn cluster(
         uid: known.identity,
         former_uids: known.former,
         name: name.to_owned(),
-        service_uids: all.iter().map(|one| one.metadata.uid.clone()).collect(),
+        service_uids: all.iter().map(|service| service.metadata.uid.clone()).collect(),
         ..Cluster::default()
     };
     let dedicated = Dedicated::listed(apis, nodes);
@@ -426,8 +426,9 @@ pub(super) fn cluster(
         }
         // A host name is not an address.
         let ips = node.status.addresses.iter();
-        let ips =
-            ips.filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP));
+        let ips = ips.filter(|address| {
+            matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)
+        });
         cluster.addresses.extend(ips.filter_map(NodeAddress::ip));
     }
     Ok(cluster)
@@ -443,11 +444,12 @@ fn offered(
 ) -> Vec<OfferedNode> {
     let dedicated = Dedicated::of(apis);
     let list = servers.unwrap_or_default().iter();
-    let by_id: HashMap<InstanceId, &Instance> = list.map(|one| (one.id, one)).collect();
+    let by_id: HashMap<InstanceId, &Instance> =
+        list.map(|instance| (instance.id, instance)).collect();
     let reach = |id: InstanceId| match (by_id.get(&id), servers) {
         (Some(server), _) => Reach::By {
             has_public_ipv4: server.public_ipv4.is_some(),
-            networks: server.private.iter().map(|one| one.network).collect(),
+            networks: server.private.iter().map(|address| address.network).collect(),
         },
         (None, Some(_)) => Reach::Missing { is_certain },
         (None, None) => Reach::Unknown,

@@ -91,10 +91,11 @@ fn orphans(
     wanting: &[Arc<Service>],
 ) -> Vec<Orphan> {
     let without_service = snapshot.orphans(&cluster);
-    let without_service: HashSet<u64> = without_service.iter().map(|one| one.balancer.id).collect();
-    let finalized = all.iter().filter(|one| one.metadata.has_our_finalizer);
-    let finalized = finalized.map(|one| &one.metadata.uid);
-    let cared_for = wanting.iter().map(|one| &one.metadata.uid).chain(finalized);
+    let without_service: HashSet<u64> =
+        without_service.iter().map(|orphan| orphan.balancer.id).collect();
+    let finalized = all.iter().filter(|service| service.metadata.has_our_finalizer);
+    let finalized = finalized.map(|service| &service.metadata.uid);
+    let cared_for = wanting.iter().map(|service| &service.metadata.uid).chain(finalized);
     cluster.service_uids = cared_for.cloned().collect();
     let mut orphans = snapshot.orphans(&cluster);
     for orphan in &mut orphans {
@@ -264,7 +265,7 @@ pub(super) fn carry_out(
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
-    let wanting = services.iter().filter(|one| want(one) == Want::Ensure);
+    let wanting = services.iter().filter(|service| want(service) == Want::Ensure);
     let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
     let of: Vec<_> = wanting.iter().collect();
     let snapshot = apis.load_balancers(&of, clock::since(begun), Urgency::Needed)?;
@@ -275,7 +276,7 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
         ));
     }
     let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
-    cluster.groups = observe::groups(&*apis.provider, services.iter().map(|one| &**one));
+    cluster.groups = observe::groups(&*apis.provider, services.iter().map(|service| &**service));
     let plans = of.iter().map(|service| snapshot.value.plan(service, &[], &cluster));
     let taken: HashSet<u64> = plans.filter_map(|plan| Some(plan.found?.id)).collect();
     let mut orphans = snapshot.value.orphans(&cluster);

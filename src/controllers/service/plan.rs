@@ -261,7 +261,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let is_shared = group.is_some();
         if let Some(id) = plan.cloud.found.as_ref().map(|found| found.id).filter(|_| is_shared) {
             let outcome = &mut plan.cloud.outcome;
-            outcome.retain_changes(|one| changed.insert((id, one.json().to_string())));
+            outcome.retain_changes(|change| changed.insert((id, change.json().to_string())));
         }
         if let Some((group, new)) = group.zip(plan.cloud.new_name()) {
             let new = new.value.clone();
@@ -278,7 +278,8 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = plan.cloud.new_name().is_some_and(is_default);
         let found = plan.cloud.found.as_ref();
-        let found = found.map(|one| (String::new(), format!("{} ({})", one.name, one.id)));
+        let found =
+            found.map(|balancer| (String::new(), format!("{} ({})", balancer.name, balancer.id)));
         let found = found.filter(|_| !is_shared);
         for (source, wanted) in found.into_iter().chain(new) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
@@ -625,7 +626,8 @@ impl Write for ServiceWrite {
 }
 
 fn addresses(status: &[Ingress]) -> String {
-    let address = |one: &Ingress| one.hostname.clone().or(one.ip.clone()).unwrap_or_default();
+    let address =
+        |ingress: &Ingress| ingress.hostname.clone().or(ingress.ip.clone()).unwrap_or_default();
     status.iter().map(address).collect::<Vec<_>>().join(", ")
 }
 

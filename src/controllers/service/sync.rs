@@ -117,8 +117,8 @@ pub(super) struct Queued {
 impl ServiceController {
     /// Returns the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        let executed = self.executor.executions().iter().map(|one| &one.subject.task);
-        executed.chain(self.queued.iter().map(|one| &one.task))
+        let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
+        executed.chain(self.queued.iter().map(|queued| &queued.task))
     }
 
     /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
@@ -146,8 +146,9 @@ impl ServiceController {
                 why => why.is_some(),
             },
         };
-        self.executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
-        self.queued.retain(|one| !is_stale(one.task.uid(), false));
+        self.executor
+            .stop(|execution| is_stale(execution.subject.task.uid(), execution.takes_away()));
+        self.queued.retain(|queued| !is_stale(queued.task.uid(), false));
     }
 }
 
@@ -160,13 +161,14 @@ impl Sync<'_> {
             if over.is_empty() {
                 return;
             }
-            let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
+            let is_free =
+                |queued: &mut Queued| over.iter().any(|execution| execution.id == queued.execution);
             let free: Vec<Queued> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
-            let free = free.into_iter().map(|one| Task { since, ..one.task });
+            let free = free.into_iter().map(|queued| Task { since, ..queued.task });
             self.state.agenda.wrote_load_balancers(since);
             self.has_written = true;
-            let over = over.into_iter().filter_map(|one| self.end(one));
+            let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
             if let Err(error) = self.plan_and_begin(again) {
                 self.report.outage = Report::outage(error, String::new()).outage;
@@ -208,7 +210,8 @@ impl Sync<'_> {
     /// namespaces have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
-        let must_stop = |task: &mut Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
+        let must_stop =
+            |task: &mut Task| task.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
         for task in tasks.extract_if(.., must_stop) {
             self.state.agenda.stopped(task.uid(), task.has_changed);
             if self.state.admission.stopped(task.uid(), task.has_changed) {
@@ -276,13 +279,13 @@ impl Sync<'_> {
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
-        let shares = |one: &Arc<Service>| observe::group(&*apis.provider, one).is_some();
+        let shares = |service: &Arc<Service>| observe::group(&*apis.provider, service).is_some();
         if listed.is_empty() && services.iter().any(shares) {
             listed = list()?.value;
         }
         let listed = listed.iter().cloned();
         let seen = Seen {
-            services: listed.filter_map(|one| self.admitted(one)).collect(),
+            services: listed.filter_map(|service| self.admitted(service)).collect(),
             nodes: nodes.value,
             ..Seen::default()
         };
@@ -334,7 +337,7 @@ impl Sync<'_> {
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
-        executions.iter().for_each(|one| note(&mut claimed, one));
+        executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
         // Same order as `tasks`.
         let mut plans = plans.into_iter().peekable();
@@ -699,13 +702,13 @@ fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let cloud = &plan.cloud;
-    let found = cloud.found.iter().map(|one| Claim::Id(one.id));
+    let found = cloud.found.iter().map(|balancer| Claim::Id(balancer.id));
     let name = cloud.new_name().map(|name| Claim::Name(name.value.clone()));
     cloud.claims.iter().cloned().chain(found).chain(name).collect()
 }
 
 fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
-    services.iter().map(|one| &*one.metadata.uid).zip(services).collect()
+    services.iter().map(|service| &*service.metadata.uid).zip(services).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

@@ -125,7 +125,9 @@ fn serve(
                 break;
             }
             let mut open = open.iter().filter_map(Weak::upgrade);
-            if let Some(oldest) = open.find(|one| one.had_turn.load(Ordering::Relaxed)) {
+            if let Some(oldest) =
+                open.find(|connection| connection.had_turn.load(Ordering::Relaxed))
+            {
                 drop(oldest.stream.shutdown(Shutdown::Both));
             }
             clock::sleep(clock::from_machine(PLACE_RETRY));

@@ -580,7 +580,7 @@ impl fmt::Debug for Change {
 
 /// The changes in the form that the executor takes.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
-    let mut boxed: Vec<_> = changes.into_iter().map(|one| Box::new(one) as Box<_>).collect();
+    let mut boxed: Vec<_> = changes.into_iter().map(|change| Box::new(change) as Box<_>).collect();
     // `collect` reuses the memory of the unboxed changes, which is ten times as much as the boxed changes need.
     boxed.shrink_to_fit();
     boxed

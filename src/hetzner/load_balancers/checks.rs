@@ -125,7 +125,8 @@ pub(super) fn check_services(
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
-        let found = there.and_then(|one| one.balancer.listener(port.listener.listen_port));
+        let found =
+            there.and_then(|balancer| balancer.balancer.listener(port.listener.listen_port));
         let listener = port.merged(found);
         if listener.is_https() {
             ids.extend(listener.certificates());

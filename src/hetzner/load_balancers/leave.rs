@@ -58,10 +58,10 @@ pub(super) fn leave_others(
     let id = there.map(|there| there.id);
     let all = owned(context.balancers, context.service, context.cluster);
     let mut leaving = Leaving::default();
-    for balancer in all.filter(|one| Some(one.id) != id) {
+    for balancer in all.filter(|balancer| Some(balancer.id) != id) {
         let (changes, finding) = leave(context, balancer);
         leaving.claims.push(Claim::Id(balancer.id));
-        finding.into_iter().for_each(|one| parser.finding(one));
+        finding.into_iter().for_each(|finding| parser.finding(finding));
         if let Stake::Copy(_) = stake(balancer, context.service, context.cluster) {
             continue;
         }
@@ -70,7 +70,7 @@ pub(super) fn leave_others(
         let moves = format!(
             "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until then",
             balancer.shown(),
-            there.map_or("a new one".to_owned(), |one| one.shown())
+            there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
         parser.warning(Reason::LoadBalancerChanges, moves);
     }
@@ -126,19 +126,19 @@ fn unused<'a>(
 ) -> Vec<Labelled<'a>> {
     let (service, balancers) = (context.service, context.balancers);
     let all = || owned(balancers, service, context.cluster);
-    let is_of_other_profile = |one| serves_other_profile(context, one).is_some();
-    let is_named = all().any(|one| is_served_by(service, one));
+    let is_of_other_profile = |balancer| serves_other_profile(context, balancer).is_some();
+    let is_named = all().any(|balancer| is_served_by(service, balancer));
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
     // A setting may leave all addresses out of the status. An empty status then does not mean that no load balancer
     // serves the Service.
-    let would_be_named = |one: Labelled| !status::ingress(&one, desired).is_empty();
-    let is_unused = |one: &Labelled| {
-        Some(one.id) != there.map(|there| there.id)
-            && !is_served_by(service, *one)
-            && (is_named || would_be_named(*one))
-            && !context.group.may_be_asked_for(*one, balancers)
+    let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
+    let is_unused = |balancer: &Labelled| {
+        Some(balancer.id) != there.map(|there| there.id)
+            && !is_served_by(service, *balancer)
+            && (is_named || would_be_named(*balancer))
+            && !context.group.may_be_asked_for(*balancer, balancers)
     };
     all().filter(is_unused).collect()
 }

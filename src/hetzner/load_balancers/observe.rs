@@ -94,7 +94,8 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
 /// which may get a new load balancer.
 fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
-    let found: Vec<Labelled> = found.filter(|one| one.ownership.carries(service)).collect();
+    let found: Vec<Labelled> =
+        found.filter(|balancer| balancer.ownership.carries(service)).collect();
     let [balancer] = found.as_slice() else {
         return None;
     };

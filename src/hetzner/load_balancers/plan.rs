@@ -77,7 +77,7 @@ impl Snapshot {
         }
         // The Service can't have what it asks for now, so people are shown the load balancer that it has.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
-        let shown = || serving().map(|one| status::for_people(one, context.cluster));
+        let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
         // The mode is set although the plan is refused. Otherwise a tenant could keep the other mode by a mistake
@@ -97,8 +97,10 @@ impl Snapshot {
             return plan.refuse(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
         }
         let mut all = Vec::new();
-        let is_released = |one: &Labelled| one.ownership.released.as_ref() == Some(&service.uid);
-        for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
+        let is_released =
+            |balancer: &Labelled| balancer.ownership.released.as_ref() == Some(&service.uid);
+        for balancer in owned(balancers, service, cluster).filter(|balancer| !is_released(balancer))
+        {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
             // A port without its label is recognised by the Service's status, so the status must not be emptied yet
@@ -163,8 +165,8 @@ impl Snapshot {
         let assignment = assign(balancer, of.service, of.cluster);
         let guard = Guard::to(Some(balancer), &assignment.to);
         let mut observed = self.observed.clone();
-        let given = observed.balancers.iter_mut().filter(|one| one.id == id);
-        given.for_each(|one| one.labels = guard.labels());
+        let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
+        given.for_each(|balancer| balancer.labels = guard.labels());
         let given = Snapshot::new(self.project.clone(), observed);
         // When the load balancer that the Service asks for may not be adopted, the Service does not get
         // this one instead.
@@ -235,8 +237,8 @@ impl<'b> Comparison<'_, 'b> {
     fn outcome(&mut self, kind: &'b BalancerType, plan: &mut LoadBalancerPlan) -> Outcome {
         let (context, there) = (self.context, self.found.balancer());
         let waits = self.waits();
-        let carries_uid = |one: Labelled| one.ownership.carries(context.service);
-        let is_ours = |one| !context.group.is_external() || carries_uid(one);
+        let carries_uid = |balancer: Labelled| balancer.ownership.carries(context.service);
+        let is_ours = |balancer| !context.group.is_external() || carries_uid(balancer);
         plan.carries_uid = matches!(self.found, Found::Own(one) if is_ours(one));
         let certificates = std::mem::take(&mut self.desired.certificates);
         plan.claims = certificates.claims;
@@ -280,7 +282,8 @@ impl<'b> Comparison<'_, 'b> {
     fn waits(&self) -> bool {
         let there = self.found.balancer();
         self.desired.ports.iter().any(|port| {
-            let found = there.and_then(|one| one.balancer.listener(port.listener.listen_port));
+            let found =
+                there.and_then(|balancer| balancer.balancer.listener(port.listener.listen_port));
             port.waits || port.is_put_off(found)
         })
     }

@@ -138,7 +138,7 @@ fn settle_ports<'a>(
             if is_there { parser.stays(why) } else { parser.blocked(why) }
         }
     }
-    if let Some(why) = there.and_then(|one| serves_other_profile(context, one)) {
+    if let Some(why) = there.and_then(|balancer| serves_other_profile(context, balancer)) {
         parser.problem(why);
     }
     if let Some(own) = there
@@ -181,17 +181,18 @@ fn needs(
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);
-    let may_stay = |one: &Labelled| {
-        let ownership = one.ownership;
+    let may_stay = |balancer: &Labelled| {
+        let ownership = balancer.ownership;
         let has_role = match (&ownership.external, &ownership.group) {
-            (Some(_), _) => is_allowed(*one, context.service),
+            (Some(_), _) => is_allowed(*balancer, context.service),
             (None, Some(_)) => true,
             (None, None) => ownership.service_uid.as_ref() == Some(&context.service.uid),
         };
-        let stake = stake(*one, context.service, context.cluster);
+        let stake = stake(*balancer, context.service, context.cluster);
         has_role && matches!(stake, Stake::Whole | Stake::Part)
     };
-    let serving = owned.find(|one| may_stay(one) && is_in_status(context.service, *one))?;
+    let serving =
+        owned.find(|balancer| may_stay(balancer) && is_in_status(context.service, *balancer))?;
     let why = format!("{why}; the Service stays on {}", serving.shown());
     let finding = Finding::warning(Reason::SyncLoadBalancerFailed, why);
     Some(Stays { on: serving, why: vec![finding], asked: None })

@@ -49,15 +49,16 @@ impl provider::Snapshot for Snapshot {
 
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
         let mut owned = owned(self.balancers(), service, cluster);
-        let found = owned.find(|one| {
-            one.ownership.is_of(cluster) || one.ownership.targets_before(cluster).is_some()
+        let found = owned.find(|balancer| {
+            balancer.ownership.is_of(cluster)
+                || balancer.ownership.targets_before(cluster).is_some()
         })?;
         Some(status::for_people(found, cluster))
     }
 
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>> {
         let mut owned = owned(self.balancers(), service, cluster);
-        let is_of_several = owned.any(|one| is_of_several_owners(one, cluster));
+        let is_of_several = owned.any(|balancer| is_of_several_owners(balancer, cluster));
         let status = || status::by_proxy(service, self.balancers(), cluster);
         is_of_several.then(status).flatten()
     }
@@ -79,7 +80,7 @@ impl provider::Snapshot for Snapshot {
     fn has_server_of(&self, cluster: &Cluster) -> bool {
         let is_server = |target| matches!(target, TargetId::Server(_));
         let all = self.balancers().all();
-        let mut all = all.flat_map(|one| one.balancer.single_targets());
+        let mut all = all.flat_map(|balancer| balancer.balancer.single_targets());
         all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
     }
 
@@ -87,21 +88,21 @@ impl provider::Snapshot for Snapshot {
         // The names of nodes are not needed, so an empty cluster is enough.
         let names = &Cluster::default();
         let all = self.balancers().all();
-        let external = all.filter(|one| one.ownership.external.is_some());
-        external.map(|one| status::for_people(one, names)).collect()
+        let external = all.filter(|balancer| balancer.ownership.external.is_some());
+        external.map(|balancer| status::for_people(balancer, names)).collect()
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
         // The names of nodes are not needed, so an empty cluster is enough.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
-        let is_ours = |one: &Labelled| {
-            let ownership = one.ownership;
+        let is_ours = |balancer: &Labelled| {
+            let ownership = balancer.ownership;
             ownership.uids().chain(&ownership.released).any(|uid| is_wanted(&uid))
         };
-        let seen = |one: Labelled| {
-            let shown = status::for_people(one, names);
-            let uids = one.ownership.uids();
+        let seen = |balancer: Labelled| {
+            let shown = status::for_people(balancer, names);
+            let uids = balancer.ownership.uids();
             let with_ports = uids.filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
             let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));
             SeenHealth {
@@ -117,21 +118,26 @@ impl provider::Snapshot for Snapshot {
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
         let certificates = self.observed.certificates.as_deref()?;
         let all = self.balancers().all();
-        let is_ours = |one: &Labelled| {
-            let mut uids = one.ownership.uids();
+        let is_ours = |balancer: &Labelled| {
+            let mut uids = balancer.ownership.uids();
             uids.any(|uid| services.contains(uid.as_str()))
         };
-        Some(all.filter(is_ours).flat_map(|one| shown(&one, Some(certificates))).collect())
+        Some(
+            all.filter(is_ours).flat_map(|balancer| shown(&balancer, Some(certificates))).collect(),
+        )
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
         let names = &Cluster::default();
-        let shown = |one: Labelled| {
-            let service = one.ownership.service.as_ref().or(one.ownership.group.as_ref()).cloned();
-            (status::for_people(one, names), service.unwrap_or_default())
+        let shown = |balancer: Labelled| {
+            let service =
+                balancer.ownership.service.as_ref().or(balancer.ownership.group.as_ref()).cloned();
+            (status::for_people(balancer, names), service.unwrap_or_default())
         };
         let all = self.balancers().all();
-        all.filter(|one| one.ownership.uids().any(|uid| !uid.is_empty())).map(shown).collect()
+        all.filter(|balancer| balancer.ownership.uids().any(|uid| !uid.is_empty()))
+            .map(shown)
+            .collect()
     }
 
     fn known_group(&self, key: String) -> String {
@@ -164,13 +170,13 @@ impl provider::Snapshot for Snapshot {
 
     fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
         let all = self.balancers().all();
-        let kept = all.filter(|one| leftover(*one, cluster) == Some(Leftover::Kept));
-        kept.map(|one| Kept {
+        let kept = all.filter(|balancer| leftover(*balancer, cluster) == Some(Leftover::Kept));
+        kept.map(|balancer| Kept {
             kind: "LoadBalancer",
-            id: one.id,
-            name: one.name.clone(),
+            id: balancer.id,
+            name: balancer.name.clone(),
             domains: Vec::new(),
-            addresses: status::addresses(&one),
+            addresses: status::addresses(&balancer),
         })
         .collect()
     }

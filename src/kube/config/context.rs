@@ -193,7 +193,7 @@ fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
 fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     let extensions = cluster.fields.extensions.as_ref();
     let mut extensions = extensions.and_then(|all| all.as_sequence()).into_iter().flatten();
-    let ours = extensions.find(|one| one["name"] == EXEC_EXTENSION);
+    let ours = extensions.find(|value| value["name"] == EXEC_EXTENSION);
     let config = ours.and_then(|extension| extension.get("extension"));
     config.map(serde_json::to_value).transpose().map_err(|_| {
         cluster.error(

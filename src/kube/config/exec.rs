@@ -313,7 +313,7 @@ impl Program {
             .env_clear()
             // The tokens of the Hetzner APIs are not for a program of the kubeconfig.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
-            .envs(variables.map(|one| (&*one.name, &*one.value)))
+            .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

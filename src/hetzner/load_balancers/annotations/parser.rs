@@ -120,14 +120,14 @@ impl<'a> AnnotationParser<'a> {
         let service = self.service;
         self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
-        let of_whole = TABLE.iter().filter(|one| one.scope == Scope::Whole);
+        let of_whole = TABLE.iter().filter(|annotation| annotation.scope == Scope::Whole);
         for annotation in of_whole.copied() {
             if whole.is_external && of_targets.contains(&annotation.name) {
                 continue;
             }
             let place = (annotation.name, None);
             let own = self.set.get(&place).map(|own| own.value);
-            let first = whole.deciders.iter().find(|one| has(one, annotation));
+            let first = whole.deciders.iter().find(|service| has(service, annotation));
             let is_own = first.map_or(own.is_none(), |first| first.uid == service.uid);
             if is_own {
                 continue;

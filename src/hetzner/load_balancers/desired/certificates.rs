@@ -66,7 +66,7 @@ struct Wanted {
 /// Plans the managed certificates for all ports. `parser` collects what is wrong.
 pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
     let wanted = wanted(parser, context);
-    let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+    let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
     let mut all = CertificatePlan::default();
     for one in &wanted {
         let (mut id, mut refused) = (None, None);
@@ -204,7 +204,7 @@ fn choose<'a>(
     // A Service that was created again has another default name, and can use the certificate that it left before.
     let others = context.certificates.all.iter();
     let is_free = named.is_none() && !wanted.is_named;
-    let left = others.filter(|one| is_free && is_left(one, context, wanted));
+    let left = others.filter(|certificate| is_free && is_left(certificate, context, wanted));
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= CertificateOwner::of(one).service_uid.is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
@@ -245,19 +245,20 @@ fn by_label<'a>(
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
     let is_free = |name: &str| name == wanted.name || !names.contains(&name);
-    let carries = |one: &&Certificate| {
-        CertificateOwner::of(one).service_uid == Some(uid) && is_free(&one.name)
+    let carries = |certificate: &&Certificate| {
+        CertificateOwner::of(certificate).service_uid == Some(uid) && is_free(&certificate.name)
     };
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
-    let named = own.iter().find(|one| one.name == wanted.name);
-    let same = || own.iter().find(|one| differs(one, wanted).is_empty());
+    let named = own.iter().find(|certificate| certificate.name == wanted.name);
+    let same = || own.iter().find(|certificate| differs(certificate, wanted).is_empty());
     let found = match (named.or_else(same), own.as_slice()) {
         (Some(found), _) => found,
         (None, [only]) if !wanted.is_named => only,
         (None, []) => return None,
         (None, _) if wanted.is_named => return None,
         (None, several) => {
-            let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
+            let names: Vec<String> =
+                several.iter().map(|certificate| certificate.shown()).collect();
             let names = text::some_of(&names);
             parser.problem(format!(
                 "certificates {names} carry the same label, {}={uid}: say which one port {} shows in annotation {}",
@@ -307,12 +308,12 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
 
 /// Returns the certificates of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
-    let is_left = |one: &&Certificate| CertificateOwner::of(one).is_left(cluster);
-    let kept = |one: &Certificate| Kept {
+    let is_left = |certificate: &&Certificate| CertificateOwner::of(certificate).is_left(cluster);
+    let kept = |certificate: &Certificate| Kept {
         kind: "Certificate",
-        id: one.id,
-        name: one.name.clone(),
-        domains: one.domain_names.clone(),
+        id: certificate.id,
+        name: certificate.name.clone(),
+        domains: certificate.domain_names.clone(),
         addresses: Vec::new(),
     };
     all.iter().filter(is_left).map(kept).collect()

@@ -138,8 +138,8 @@ pub(crate) fn ports(
 ) -> Vec<Port> {
     let mut ports = Vec::new();
     let there = owned(context.balancers, context.service, context.cluster)
-        .flat_map(|one| &one.balancer.services);
-    let asked: Vec<&Listener> = there.filter(|one| one.asks_kube_proxy()).collect();
+        .flat_map(|balancer| &balancer.balancer.services);
+    let asked: Vec<&Listener> = there.filter(|listener| listener.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
             let why = format!(
@@ -149,7 +149,7 @@ pub(crate) fn ports(
             );
             parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
-            let asks_now = asked.iter().any(|one| one.listen_port == port.port);
+            let asks_now = asked.iter().any(|listener| listener.listen_port == port.port);
             let wanted = wanted(parser, context, certificates, (port, node_port), asks_now);
             ports.push(wanted);
         } else {
@@ -210,8 +210,8 @@ pub(crate) fn leave_out_taken<'a>(
     let by = if group.is_external() { a::EXTERNAL.key() } else { a::SHARE.key() };
     let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
-    let other = others.find(|one| {
-        Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, *one)
+    let other = others.find(|balancer| {
+        Some(balancer.id) != there.map(|there| there.id) && is_in_status(context.service, *balancer)
     });
     let mut all = Vec::new();
     let mut is_taken = |number: u16| {
@@ -282,7 +282,7 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             Part::HttpCheck => ("health check protocol http", &a::HEALTH_CHECK_PROTOCOL, "http"),
             _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
         };
-        if [annotation, by, &a::PROTOCOL].iter().any(|one| parser.is_bad(one)) {
+        if [annotation, by, &a::PROTOCOL].iter().any(|annotation| parser.is_bad(annotation)) {
             continue;
         }
         let why = format!(
@@ -426,8 +426,13 @@ impl PortReader<'_, '_> {
     /// Service may use, and does not disclose the project's other certificates.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
-        let may_use = |one: &&Certificate| may_use(context, one).is_ok();
-        let names = context.certificates.all.iter().filter(may_use).map(|one| one.name.as_str());
+        let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
+        let names = context
+            .certificates
+            .all
+            .iter()
+            .filter(may_use)
+            .map(|certificate| certificate.name.as_str());
         let near = self.parser.has_room().then(|| did_you_mean(name, names));
         self.parser.problem(format!(
             "{source}: there is no certificate {} in the project{}",
@@ -471,7 +476,7 @@ impl PortReader<'_, '_> {
         let kube_proxy = self.kube_proxy();
         // A Service with `externalTrafficPolicy: Local` is checked on its health check node port, unless
         // annotations say where the check is sent.
-        let is_placed = PLACE.iter().any(|one| self.has(one));
+        let is_placed = PLACE.iter().any(|annotation| self.has(annotation));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
@@ -530,7 +535,13 @@ impl PortReader<'_, '_> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
         }
-        Some(PLACE.into_iter().chain(of_http_checks()).find(|one| self.has(one))?.key())
+        Some(
+            PLACE
+                .into_iter()
+                .chain(of_http_checks())
+                .find(|annotation| self.has(annotation))?
+                .key(),
+        )
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {
@@ -541,7 +552,7 @@ impl PortReader<'_, '_> {
     /// reason why the check asks kube-proxy, if it does.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
-        let http_is_set = of_http_checks().any(|one| self.has(one));
+        let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
         // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);

@@ -144,7 +144,8 @@ fn upload_one(
         return Err(why);
     }
     let digest = Some(pair.digest.as_str());
-    let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, digest);
+    let is_it =
+        |certificate: &&Certificate| is_upload(certificate, cluster, namespace, secret, digest);
     if let Some(found) = context.certificates.all.iter().find(is_it) {
         return Ok(Some(found.id));
     }
@@ -188,10 +189,11 @@ fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, 
 /// that load balancers use is preferred, then the newest.
 fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
-    let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, None);
+    let is_it =
+        |certificate: &&Certificate| is_upload(certificate, cluster, namespace, secret, None);
     let all = context.certificates.all.iter().filter(is_it);
-    let best = all.max_by_key(|one| (!one.used_by.is_empty(), one.id));
-    best.map(|one| one.id)
+    let best = all.max_by_key(|certificate| (!certificate.used_by.is_empty(), certificate.id));
+    best.map(|certificate| certificate.id)
 }
 
 fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
@@ -238,24 +240,25 @@ pub(in crate::hetzner) fn unused(
     all: &[Certificate],
     cluster: &Cluster,
 ) -> Option<Vec<Box<dyn provider::Change>>> {
-    let ours: Vec<_> = all.iter().filter(|one| is_ours(one, cluster)).collect();
+    let ours: Vec<_> = all.iter().filter(|certificate| is_ours(certificate, cluster)).collect();
     let usable =
         |held: &TlsSecret| held.as_ref().ok().filter(|pair| too_large(pair).is_none()).cloned();
     let secrets = cluster.tls_secrets.iter();
-    let is_wanted = |one: &Certificate| {
+    let is_wanted = |certificate: &Certificate| {
         let mut all = secrets.clone();
         all.any(|((namespace, secret), held)| match usable(held) {
-            Some(pair) => is_upload(one, cluster, namespace, secret, Some(&pair.digest)),
-            None => CertificateOwner::of(one).is_of_secret(namespace, secret),
+            Some(pair) => is_upload(certificate, cluster, namespace, secret, Some(&pair.digest)),
+            None => CertificateOwner::of(certificate).is_of_secret(namespace, secret),
         })
     };
-    let is_unused = |one: &&&Certificate| one.used_by.is_empty() && !is_wanted(one);
-    let deletion = |one: &&Certificate| {
-        let noun = format!("certificate {}", one.shown());
+    let is_unused =
+        |certificate: &&&Certificate| certificate.used_by.is_empty() && !is_wanted(certificate);
+    let deletion = |other: &&Certificate| {
+        let noun = format!("certificate {}", other.shown());
         let delete = Description::new(Verb::Delete, noun, ", which nothing uses");
         let action = Action::DeleteCertificate;
-        let change = Change::new(project, action, Some(one.id), Value::Null, delete);
-        Box::new(change.guarded(Guard::of(*one))) as Box<dyn provider::Change>
+        let change = Change::new(project, action, Some(other.id), Value::Null, delete);
+        Box::new(change.guarded(Guard::of(*other))) as Box<dyn provider::Change>
     };
     let deletions = ours.iter().filter(is_unused).map(deletion).collect();
     (!ours.is_empty()).then_some(deletions)
@@ -264,17 +267,18 @@ pub(in crate::hetzner) fn unused(
 /// Returns the certificates that the ports of a load balancer use, for people to read. Certificates that
 /// were not read are missing.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
-    let shown = all.unwrap_or_default().iter().map(|one| {
+    let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();
-        let ports = ports.filter(|port| port.is_https() && port.certificates().contains(&one.id));
+        let ports =
+            ports.filter(|port| port.is_https() && port.certificates().contains(&certificate.id));
         ShownCertificate {
-            id: one.id,
-            name: one.name.clone(),
+            id: certificate.id,
+            name: certificate.name.clone(),
             ports: ports.map(|port| port.listen_port).collect(),
-            not_valid_after: one.expires(),
-            secret: CertificateOwner::of(one).secret.cloned(),
-            is_managed: one.is_managed(),
+            not_valid_after: certificate.expires(),
+            secret: CertificateOwner::of(certificate).secret.cloned(),
+            is_managed: certificate.is_managed(),
         }
     });
-    shown.filter(|one| !one.ports.is_empty()).collect()
+    shown.filter(|certificate| !certificate.ports.is_empty()).collect()
 }

@@ -291,8 +291,8 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
             v::any(text)
         }
     };
-    let first = context.group.deciders.iter().find(|one| !one.load_balancer_ip.is_empty());
-    let address = first.map(|one| one.load_balancer_ip.clone()).unwrap_or_default();
+    let first = context.group.deciders.iter().find(|service| !service.load_balancer_ip.is_empty());
+    let address = first.map(|service| service.load_balancer_ip.clone()).unwrap_or_default();
     let ip = address.parse::<IpAddr>().ok();
     let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
         let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
@@ -352,7 +352,7 @@ fn way_on_external(
     own: Sourced<bool>,
 ) -> Sourced<bool> {
     let group = &context.group;
-    let first = group.balancer().and_then(|one| group.served_on(one).into_iter().next());
+    let first = group.balancer().and_then(|balancer| group.served_on(balancer).into_iter().next());
     let Some(first) = first.filter(|first| first.uid != context.service.uid) else {
         return own;
     };
@@ -401,20 +401,22 @@ fn asked_targets(
     if !group.is_external() {
         return vec![own];
     }
-    let needs = |one: &Service| {
-        let value = value_of(one, &a::EXTERNAL_TARGETS);
+    let needs = |service: &Service| {
+        let value = value_of(service, &a::EXTERNAL_TARGETS);
         value.is_none_or(|value| v::boolean(value) != Ok(false))
     };
-    let mut others = group.balancer().map(|one| group.served_on(one)).unwrap_or_default();
-    others.retain(|one| one.uid != context.service.uid && needs(one));
-    let asked = |one: &Service| match value_of(one, &a::NODE_SELECTOR).map(Selector::parse) {
+    let mut others = group.balancer().map(|balancer| group.served_on(balancer)).unwrap_or_default();
+    others.retain(|service| service.uid != context.service.uid && needs(service));
+    let asked = |service: &Service| match value_of(service, &a::NODE_SELECTOR).map(Selector::parse)
+    {
         None => Asked::All,
         Some(Ok(selector)) => Asked::Selected(selector),
         Some(Err(_)) => Asked::Present,
     };
     let others = others.into_iter().map(asked);
     let own = needs(context.service).then_some(own);
-    let mut owners = group.balancer().into_iter().flat_map(|one| one.ownership.ports.values());
+    let mut owners =
+        group.balancer().into_iter().flat_map(|balancer| balancer.ownership.ports.values());
     let is_any_left = owners.any(|uid| context.cluster.untouched.contains_key(uid));
     let left = is_any_left.then_some(Asked::Present);
     own.into_iter().chain(others).chain(left).collect()
@@ -425,7 +427,7 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
         let there = context.group.balancer().or(context.group.undecided);
-        let mut targets = there.into_iter().flat_map(|one| one.balancer.single_targets());
+        let mut targets = there.into_iter().flat_map(|balancer| balancer.balancer.single_targets());
         targets
             .any(|(target, _)| target.node(context.cluster).is_some_and(|name| *name == node.name))
     };
@@ -479,8 +481,8 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
             subnets.iter().any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip))
         }
     };
-    let internal = node.addresses.iter().filter(|one| one.kind == AddressKind::InternalIP);
-    let mut internal = internal.filter_map(|one| match one.ip() {
+    let internal = node.addresses.iter().filter(|address| address.kind == AddressKind::InternalIP);
+    let mut internal = internal.filter_map(|address| match address.ip() {
         Some(IpAddr::V4(ip)) => Some(ip),
         _ => None,
     });

@@ -31,7 +31,7 @@ impl Diff<'_, '_> {
         let first = self.found.changes.len();
         self.compare_all(Some(name.clone()), None, zone_of);
         let (mut body, targets) = self.fold(whole, first);
-        let value = |one: Option<Sourced<String>>| json!(one.map(|one| one.value));
+        let value = |value: Option<Sourced<String>>| json!(value.map(|sourced| sourced.value));
         body.insert("location".to_owned(), value(location));
         body.insert("network_zone".to_owned(), value(zone));
         if !primary.ids.is_empty() {
@@ -103,8 +103,9 @@ impl Diff<'_, '_> {
             None => zone.or_else(|| most(TopologyLabel::Region)),
         };
         let there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
-        let is_there =
-            |one: &Sourced<String>| there.is_empty() || there.contains(&one.value.as_str());
+        let is_there = |location: &Sourced<String>| {
+            there.is_empty() || there.contains(&location.value.as_str())
+        };
         match &location {
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(

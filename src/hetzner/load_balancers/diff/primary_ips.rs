@@ -35,8 +35,8 @@ pub(crate) fn asks(service: &Service) -> bool {
 /// The Primary IPs that Services may claim.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
-    let may_be = move |one: &&PrimaryIp| {
-        let value_of = |key: &str| one.labels.get(key).map(String::as_str);
+    let may_be = move |primary_ip: &&PrimaryIp| {
+        let value_of = |key: &str| primary_ip.labels.get(key).map(String::as_str);
         selector.is_none_or(|set| set.value.matches(value_of))
     };
     context.observed.primary_ips.iter().flatten().filter(may_be)
@@ -53,8 +53,9 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
         let Some(one) = family.find(context) else {
             // An address in `spec.loadBalancerIP` that can't be found is reported by [`report`].
             if !family.is_asked_by_field() {
-                let of_type = claimable(context).filter(|one| one.kind == family.kind);
-                let names = of_type.map(|one| one.name.as_str());
+                let of_type =
+                    claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
+                let names = of_type.map(|primary_ip| primary_ip.name.as_str());
                 parser.problem(format!(
                     "{}: the project has no Primary IP {}{}{}",
                     asked.source,
@@ -92,7 +93,7 @@ pub(crate) fn report(
         }
     }
     let wanted = &asked.address;
-    let addresses = there.map(|one| status::addresses(&one)).unwrap_or_default();
+    let addresses = there.map(|balancer| status::addresses(&balancer)).unwrap_or_default();
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
     let by_field = |family: &&AskedIp| family.is_asked_by_field();
     let mut by_field = asked.families.iter().filter(by_field);
@@ -133,7 +134,7 @@ impl AskedIp {
     fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
-            claimable(context).find(|one| covers(&one.ip, asked))
+            claimable(context).find(|primary_ip| covers(&primary_ip.ip, asked))
         } else {
             PrimaryIp::named(claimable(context), asked)
         }
@@ -168,7 +169,7 @@ impl AskedIp {
             let kind = one.assignee_type.replace('_', " ");
             let holder = context.balancers.with_id(id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
-            let holder = holder.map_or_else(|| id.to_string(), |one| one.shown());
+            let holder = holder.map_or_else(|| id.to_string(), |balancer| balancer.shown());
             refuse(&format!("is assigned to {kind} {holder}: free it there, or choose another"));
         }
         if one.auto_delete {
@@ -215,7 +216,7 @@ impl AskedIp {
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // Somebody who chooses an address wants to keep it.
-            if let Some(one) = found.filter(|one| one.auto_delete) {
+            if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
                      the console or with {}",

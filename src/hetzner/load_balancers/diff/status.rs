@@ -47,7 +47,7 @@ pub(crate) fn by_proxy(
         let [ip, hostname] = [is_ip, !is_ip].map(|is_it| is_it.then(|| text.clone()));
         Ingress { ip_mode: ip.as_ref().map(|_| PROXY.to_owned()), ip, hostname }
     };
-    let is_served = owned.any(|one| is_served_by(service, one));
+    let is_served = owned.any(|balancer| is_served_by(service, balancer));
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
-    let targets = balancer.targets.iter().flat_map(|one| machines(one, cluster));
+    let targets = balancer.targets.iter().flat_map(|target| machines(target, cluster));
     let targets = targets.map(|(name, health)| target(name, health, &of_kube_proxy));
     let targets: Vec<provider::Target> = targets.collect();
     Balancer {
@@ -103,7 +103,7 @@ pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
         ports: group::port_owners(balancer, cluster),
         addresses: addresses(&balancer),
         health: HealthyTargets {
-            healthy: targets.iter().filter(|one| one.is_healthy()).count(),
+            healthy: targets.iter().filter(|target| target.is_healthy()).count(),
             total: targets.len(),
         },
         targets,
@@ -146,9 +146,10 @@ fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [Heal
         Target::Ip { ip, health_status } => {
             vec![(TargetId::Address(ip.ip).shown(cluster), health_status)]
         }
-        Target::LabelSelector { targets: Some(selected), .. } => {
-            selected.iter().map(|one| (server(one.server.id), &one.health_status[..])).collect()
-        }
+        Target::LabelSelector { targets: Some(selected), .. } => selected
+            .iter()
+            .map(|other| (server(other.server.id), &other.health_status[..]))
+            .collect(),
         Target::LabelSelector { label_selector, .. } => {
             vec![(format!("servers with {}", label_selector.selector), &[])]
         }

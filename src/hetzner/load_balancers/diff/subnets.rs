@@ -61,7 +61,8 @@ fn fits(
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
-    own.filter_map(|one| one.balancer.attached(network)).any(|net| ip.is_none() || net.ip == ip)
+    own.filter_map(|balancer| balancer.balancer.attached(network))
+        .any(|net| ip.is_none() || net.ip == ip)
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn leave_out_refused(
     there: Option<Labelled>,
 ) {
     let (project, network) = (context.project, attach.network);
-    let has = there.and_then(|one| one.balancer.attached(network)?.ip);
+    let has = there.and_then(|balancer| balancer.balancer.attached(network)?.ip);
     let permitted = &project.defaults.permitted;
     let Some(ranges) = &permitted.private_ipv4_ranges else {
         return;
@@ -142,7 +143,7 @@ pub(crate) fn check(
     let network = attach.network;
     let place = zone.map(|zone| format!(" in network zone {zone}"));
     let place = place.unwrap_or_default();
-    let fits = |ip, range| subnets.iter().any(|one| takes(one, zone, ip, range));
+    let fits = |ip, range| subnets.iter().any(|subnet| takes(subnet, zone, ip, range));
     if !fits(None, None) {
         let zone = zone.unwrap_or("eu-central");
         let add = shell_command(
@@ -173,7 +174,8 @@ pub(crate) fn check(
 
 /// The load balancer or node that has this private IP. Only those that were read can be found.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
-    let has = |one: &Labelled| one.attached(network).is_some_and(|net| net.ip == Some(ip));
+    let has =
+        |balancer: &Labelled| balancer.attached(network).is_some_and(|net| net.ip == Some(ip));
     if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
         return Some(format!("load balancer {}", balancer.shown()));
     }

@@ -52,7 +52,7 @@ fn targets_of_nodes(
         desired.targets.nodes.iter().any(|(machine, _)| match machine {
             Machine::Server(_) => false,
             Machine::Dedicated { public, private, .. } => {
-                [public, private].into_iter().flatten().any(|one| ip == *one)
+                [public, private].into_iter().flatten().any(|other| ip == *other)
             }
         })
     };
@@ -64,9 +64,9 @@ fn targets_of_nodes(
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
     let is_node = |target: &TargetId| {
-        is_node(target) && !balancer.is_some_and(|one| group.is_before(one, *target))
+        is_node(target) && !balancer.is_some_and(|balancer| group.is_before(balancer, *target))
     };
-    let all = balancer.into_iter().flat_map(|one| one.balancer.single_targets());
+    let all = balancer.into_iter().flat_map(|balancer| balancer.balancer.single_targets());
     all.filter(|(target, _)| is_node(target)).collect()
 }
 
@@ -123,12 +123,13 @@ impl Ways {
         let reach = reach_of(nodes);
         // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
         // reason to remove a target.
-        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
-        let exists = |one: &&(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
-            (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
-            (None, Some(Reach::Missing { is_certain })) => !is_certain,
-            _ => true,
-        };
+        let is_of_cluster = reach.values().any(|reach| matches!(reach, Reach::By { .. }));
+        let exists =
+            |target: &&(TargetId, String)| match (self.is_right(target.0), reach.get(&target.0)) {
+                (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
+                (None, Some(Reach::Missing { is_certain })) => !is_certain,
+                _ => true,
+            };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
             // After its removal the target could not be added again, so it is not removed.
@@ -176,9 +177,9 @@ impl Ways {
     /// Splits the wanted targets into the first `room` targets, and the names of those for which there is no room.
     /// Existing targets come first, so that they stay. Apart from this the order is unchanged.
     fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
-        let is_there = |one: &&(TargetId, String)| self.there.contains_key(&one.0);
+        let is_there = |target: &&(TargetId, String)| self.there.contains_key(&target.0);
         let first = wanted.iter().filter(is_there);
-        let then = wanted.iter().filter(|one| !is_there(one));
+        let then = wanted.iter().filter(|target| !is_there(target));
         let mut all = first.chain(then);
         let fit = all.by_ref().take(room).map(|(target, _)| *target).collect();
         (fit, all.map(|(_, name)| name.clone()).collect())
@@ -270,7 +271,8 @@ impl Diff<'_, '_> {
         before.retain(|target, _| is_ours(target) || stuck.contains(target));
         ways.there.retain(|target, _| is_ours(target));
         let foreign = self.foreign_targets(&before);
-        let others = balancer.map_or(0, |one| one.other_targets()) + foreign + stuck.len();
+        let others =
+            balancer.map_or(0, |balancer| balancer.other_targets()) + foreign + stuck.len();
         let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
             let why = format!(
@@ -349,9 +351,10 @@ impl Diff<'_, '_> {
             }
             let Some(target) = target else { continue };
             // A target that belongs to another owner stays as it is.
-            let is_of_another = self.balancer.is_some_and(|one| {
-                let mut there = one.single_targets();
-                self.context.group.is_before(one, target) && there.any(|(has, _)| has == target)
+            let is_of_another = self.balancer.is_some_and(|balancer| {
+                let mut there = balancer.single_targets();
+                self.context.group.is_before(balancer, target)
+                    && there.any(|(has, _)| has == target)
             });
             if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
                 wanted.push((target, name.clone()));
@@ -463,7 +466,7 @@ impl Diff<'_, '_> {
             return balancer.single_targets().count() - own.len();
         }
         let mut foreign = 0;
-        for target in self.balancer.iter().flat_map(|one| &one.targets) {
+        for target in self.balancer.iter().flat_map(|balancer| &balancer.targets) {
             if let Target::Ip { ip, .. } = target
                 && !own.contains_key(&TargetId::Address(ip.ip))
             {

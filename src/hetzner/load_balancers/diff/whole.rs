@@ -67,7 +67,7 @@ impl Diff<'_, '_> {
     /// Returns the changes that bring an existing load balancer in order. `adopts` is the finding about the adoption
     /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
-        let zone = self.balancer.map(|one| one.balancer.location.network_zone.as_str());
+        let zone = self.balancer.map(|balancer| balancer.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
@@ -98,7 +98,7 @@ impl Diff<'_, '_> {
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
         // The change to a larger type comes early, and the change to a smaller type comes last.
-        let has = self.balancer.map(|one| &one.balancer.load_balancer_type);
+        let has = self.balancer.map(|balancer| &balancer.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
         let resized = self.resized(whole);
@@ -106,7 +106,7 @@ impl Diff<'_, '_> {
         self.found.changes.extend(early);
         self.check_place(&whole.place);
         self.algorithm(whole);
-        let public = self.balancer.map(|one| &one.balancer.public_net);
+        let public = self.balancer.map(|balancer| &balancer.balancer.public_net);
         let ipv4 = public.map(|net| &net.ipv4);
         let ipv6 = public.map(|net| &net.ipv6);
         self.reverse_dns("IPv4", ipv4, &whole.ipv4_rdns);
@@ -158,7 +158,7 @@ impl Diff<'_, '_> {
         body: Value,
         description: Description,
     ) -> Change {
-        let id = self.balancer.map(|one| one.id);
+        let id = self.balancer.map(|balancer| balancer.id);
         Change::new(self.context.project, action, id, body, description)
     }
 
@@ -172,7 +172,7 @@ impl Diff<'_, '_> {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
         let value = name.as_ref().map(|name| name.value.clone());
-        let has = self.balancer.map(|one| one.name.clone());
+        let has = self.balancer.map(|balancer| balancer.name.clone());
         if let Some(renamed) = self.compare("name", has, name) {
             parts.push(renamed);
             body = json!({ "name": value });
@@ -197,7 +197,7 @@ impl Diff<'_, '_> {
 
     /// Returns the wanted name, unless another load balancer has this name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
-        let own = self.balancer.map(|one| one.id);
+        let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
         let mut named = self.context.balancers.named(&wanted.value);
         if !named.any(|other| Some(other.id) != own) {
@@ -207,7 +207,7 @@ impl Diff<'_, '_> {
             "{}: another load balancer is called {:?}: this one stays {:?}",
             wanted.source,
             wanted.value,
-            self.balancer.map_or("", |one| &one.balancer.name)
+            self.balancer.map_or("", |balancer| &balancer.balancer.name)
         );
         let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
         self.parser.finding(finding.with_fix("choose another name"));
@@ -219,7 +219,7 @@ impl Diff<'_, '_> {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
-        let is_kept = self.desired.whole.as_ref().is_some_and(|one| one.is_kept);
+        let is_kept = self.desired.whole.as_ref().is_some_and(|whole| whole.is_kept);
         let wanted = context.group.wanted(balancer, adopts, &own_ports, is_kept, context.balancers);
         let to = wanted.to;
         for label in wanted.shown {
@@ -255,7 +255,7 @@ impl Diff<'_, '_> {
         parts: &mut Vec<Description>,
     ) -> BTreeMap<String, String> {
         let desired = self.desired;
-        let there = self.balancer.map_or(0, |one| one.labels.len());
+        let there = self.balancer.map_or(0, |balancer| balancer.labels.len());
         let mut asked = BTreeMap::new();
         for (label, wanted) in desired.whole.iter().flat_map(|whole| &whole.labels) {
             let has = self.label(label);
@@ -279,7 +279,7 @@ impl Diff<'_, '_> {
 
     fn resized(&mut self, whole: &Whole) -> Option<Change> {
         let kind = &self.kind.name;
-        let have = self.balancer.map(|one| one.load_balancer_type.name.clone());
+        let have = self.balancer.map(|balancer| balancer.load_balancer_type.name.clone());
         let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
         let want = whole.kind.clone();
         let want = want.or_else(|| have.is_none().then(usual));
@@ -290,7 +290,7 @@ impl Diff<'_, '_> {
 
     /// Reports when the load balancer is in another place than the wanted one, because it can't be moved.
     fn check_place(&mut self, place: &Place) {
-        let Some(is) = self.balancer.map(|one| &one.balancer.location) else {
+        let Some(is) = self.balancer.map(|balancer| &balancer.balancer.location) else {
             return;
         };
         let (field, is, wanted) = match (&place.location, &place.zone) {
@@ -316,8 +316,8 @@ impl Diff<'_, '_> {
     }
 
     fn algorithm(&mut self, whole: &Whole) {
-        let has = self.balancer.map(|one| one.algorithm.kind.name().to_owned());
-        let want = shown(whole.algorithm.as_ref(), |one| one.name().to_owned());
+        let has = self.balancer.map(|balancer| balancer.algorithm.kind.name().to_owned());
+        let want = shown(whole.algorithm.as_ref(), |algorithm| algorithm.name().to_owned());
         let kind = want.as_ref().map(|want| want.value.clone());
         if let Some(change) = self.compare("algorithm", has, want) {
             self.change(Action::ChangeAlgorithm, json!({ "type": kind }), change);
@@ -326,7 +326,7 @@ impl Diff<'_, '_> {
 
     /// Compares the deletion protection. The request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
-        let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
+        let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();
         if let Some(change) = self.compare("deletion protection", has, shown(wanted, on_or_off)) {
             let body = json!({ "delete": wanted.is_some_and(|wanted| wanted.value) });
@@ -364,9 +364,9 @@ impl Diff<'_, '_> {
             return;
         };
         let by_setting = Source::Environment(HCLOUD_NETWORK.to_string());
-        let attached = self.balancer.map(|one| one.balancer.private_net.as_slice());
+        let attached = self.balancer.map(|balancer| balancer.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
-        let own = self.balancer.and_then(|one| one.balancer.attached(wanted.network));
+        let own = self.balancer.and_then(|balancer| balancer.balancer.attached(wanted.network));
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
         let want = Sourced::new(wanted.network.to_string(), by_setting);
@@ -385,7 +385,7 @@ impl Diff<'_, '_> {
             let description = Description::new(Verb::Detach, name, "");
             self.change(Action::Detach, json!({ "network": network }), description);
         }
-        let is_detached = self.balancer.is_some_and(|one| wanted.detaches(&one));
+        let is_detached = self.balancer.is_some_and(|balancer| wanted.detaches(&balancer));
         if own.is_some() && !is_detached {
             return self.report_other_subnet(wanted, ip);
         }
@@ -420,7 +420,7 @@ impl Diff<'_, '_> {
     }
 
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
-        let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
+        let has = self.balancer.map(|balancer| on_or_off(&balancer.public_net.enabled));
         if let Some(change) = self.compare("public interface", has, shown(wanted, on_or_off)) {
             let action = if wanted.is_some_and(|wanted| wanted.value) {
                 Action::EnablePublicInterface
@@ -452,7 +452,7 @@ impl Diff<'_, '_> {
         let mut added = Vec::new();
         for port in &self.desired.ports {
             let number = port.listener.listen_port;
-            let there = self.balancer.and_then(|one| one.balancer.listener(number));
+            let there = self.balancer.and_then(|balancer| balancer.balancer.listener(number));
             let Some((listener, parts)) = self.compare_port(port, there) else {
                 continue;
             };

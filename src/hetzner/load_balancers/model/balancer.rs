@@ -272,9 +272,9 @@ impl PrimaryIp {
         text: &str,
     ) -> Option<&'a PrimaryIp> {
         let by = |is_it: &dyn Fn(&&PrimaryIp) -> bool| all.clone().find(is_it);
-        by(&|one| one.id.to_string() == text)
-            .or_else(|| by(&|one| one.name == text))
-            .or_else(|| by(&|one| covers(&one.ip, text)))
+        by(&|primary_ip| primary_ip.id.to_string() == text)
+            .or_else(|| by(&|primary_ip| primary_ip.name == text))
+            .or_else(|| by(&|primary_ip| covers(&primary_ip.ip, text)))
     }
 }
 
@@ -304,7 +304,7 @@ impl LoadBalancer {
 
     /// Whether the load balancer has this public or private address.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.all_addresses().any(|one| one == ip)
+        self.all_addresses().any(|other| other == ip)
     }
 
     /// Returns how the load balancer is attached to this private Network, if it is attached.
@@ -314,14 +314,14 @@ impl LoadBalancer {
 
     /// Returns the load balancer's port with this number.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
-        self.services.iter().find(|one| one.listen_port == listen_port)
+        self.services.iter().find(|listener| listener.listen_port == listen_port)
     }
 
     /// Returns the public and the private addresses.
     pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
-        public.into_iter().filter_map(|one| one.ip).chain(private.map(IpAddr::from))
+        public.into_iter().filter_map(|ip| ip.ip).chain(private.map(IpAddr::from))
     }
 
     /// Returns the monthly price of the load balancer's type in its location, without taxes.

@@ -194,7 +194,7 @@ impl Listener {
             Part::Port | Part::Check => true,
             Part::Http => matches!(self.protocol(), "http" | "https"),
             Part::Https => self.is_https(),
-            Part::HttpCheck => self.get(F::CheckProtocol).is_some_and(|one| one == "http"),
+            Part::HttpCheck => self.get(F::CheckProtocol).is_some_and(|value| value == "http"),
         }
     }
 

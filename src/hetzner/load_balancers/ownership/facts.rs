@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
     let namespace = balancer.ownership.external.as_ref();
     balancer.ownership.managed_by().is_none()
-        && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+        && namespace.is_some_and(|name| name.is_empty() || *name == service.namespace)
 }
 
 /// The UID of another cluster whose Services have ports on this external load balancer. `None` when this cluster has
@@ -42,8 +42,9 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
         let named = value_of(service, &a::EXTERNAL);
         named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
     };
-    let shows =
-        |hostname: &str| service.addresses.iter().any(|one| one.eq_ignore_ascii_case(hostname));
+    let shows = |hostname: &str| {
+        service.addresses.iter().any(|address| address.eq_ignore_ascii_case(hostname))
+    };
     is_in_status(service, balancer)
         || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
 }
@@ -110,11 +111,12 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
     // A Service that asks for the external load balancer and has no port there needs none of our targets.
-    let is_served =
-        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
+    let is_served = |service: &Service| {
+        service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
+    };
     let is_shared = |group: &String| {
         asked(group, cluster)
-            .is_some_and(|(share, all)| share.members(all).any(|one| one.uid != uid))
+            .is_some_and(|(share, all)| share.members(all).any(|service| service.uid != uid))
     };
     on_ports.any(lives)
         || asking.any(is_served)

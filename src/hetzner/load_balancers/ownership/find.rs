@@ -179,10 +179,10 @@ fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfoun
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
     // When a member leaves its group, the load balancer stays with the other members.
-    let is_left = |one: &Labelled| {
-        one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
+    let is_left = |balancer: &Labelled| {
+        balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
-    let Some(balancer) = found.filter(|one| !is_left(one)) else {
+    let Some(balancer) = found.filter(|balancer| !is_left(balancer)) else {
         return Ok(None);
     };
     match adoption(balancer, service, cluster, AskedBy::Label) {
@@ -222,8 +222,8 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     let second = names::with_hash(&first, &hashed);
     let of_name = |name: &str| context.balancers.named(name).next();
     let (of_first, of_second) = (of_name(&first), of_name(&second));
-    let may = |one: Labelled<'a>| adoption(one, service, cluster, AskedBy::Default);
-    let is_left = |one: &Labelled<'a>| may(*one).is_ok();
+    let may = |balancer: Labelled<'a>| adoption(balancer, service, cluster, AskedBy::Default);
+    let is_left = |balancer: &Labelled<'a>| may(*balancer).is_ok();
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
         return Ok(Found::Adopted(balancer));
     }
@@ -245,8 +245,8 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
 /// load balancer of the oldest decider that has one. The third is a load balancer that lost its labels.
 fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
-    let is_ours = |one: Labelled| {
-        one.ownership.cluster_uid.is_some() && other_cluster(one, cluster).is_none()
+    let is_ours = |balancer: Labelled| {
+        balancer.ownership.cluster_uid.is_some() && other_cluster(balancer, cluster).is_none()
     };
     let label = share.label();
     let of_group = balancers.of_group(&label);
@@ -257,10 +257,10 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
         let own = by_label(balancers, member, cluster).ok().flatten()?;
         other_cluster(own, cluster).is_none().then_some(own)
     });
-    let in_status = context.group.members.iter().flat_map(|one| &one.addresses);
+    let in_status = context.group.members.iter().flat_map(|service| &service.addresses);
     let in_status = in_status.filter_map(|text| text.parse().ok());
     let mut lost = balancers.at(in_status);
-    Ok(brought.or_else(|| lost.find(|one| lost_labels(*one, context))))
+    Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
 /// Whether the load balancer belongs to the group and has lost its labels. Its labels name no owner, one of its
@@ -290,7 +290,7 @@ fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
 /// is read again.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
-    owned.any(|one| rests_on_owner(one, context))
+    owned.any(|balancer| rests_on_owner(balancer, context))
 }
 
 /// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
@@ -302,7 +302,7 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
         // exist any more.
         Ok(Found::Nothing(_)) => {
             let mut left = context.balancers.made_for(context.service);
-            left.any(|one| one.ownership.service_uid.is_some())
+            left.any(|balancer| balancer.ownership.service_uid.is_some())
         }
     }
 }
@@ -318,8 +318,8 @@ pub(crate) fn by_label<'a>(
     if service.uid.is_empty() {
         return Ok(None);
     }
-    let is_free = |one: Labelled| !is_used_by_others(one, &service.uid, cluster);
-    let is_alone = |one: Labelled| one.ownership.group.is_none() && is_free(one);
+    let is_free = |balancer: Labelled| !is_used_by_others(balancer, &service.uid, cluster);
+    let is_alone = |balancer: Labelled| balancer.ownership.group.is_none() && is_free(balancer);
     let with_uid = || balancers.with_uid(&service.uid);
     let label = || (SERVICE_UID, service.uid.clone());
     match only_one(with_uid(), label(), is_alone)? {
@@ -337,7 +337,8 @@ pub(crate) fn why_asked_too_late(
     own: Labelled,
 ) -> Option<String> {
     let mut asking = balancers.asking(service);
-    let other = asking.find(|one| one.id != own.id && !one.ownership.carries(service))?;
+    let other =
+        asking.find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer {}: \
          delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or remove the \
@@ -386,12 +387,12 @@ fn only_one<'a>(
     (label, value): (&'static str, String),
     counts: impl Fn(Labelled) -> bool,
 ) -> Result<Option<Labelled<'a>>, String> {
-    let all: Vec<Labelled> = carrying.filter(|one| counts(*one)).collect();
+    let all: Vec<Labelled> = carrying.filter(|balancer| counts(*balancer)).collect();
     match all.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(*one)),
         several => {
-            let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
+            let names: Vec<String> = several.iter().map(|balancer| balancer.shown()).collect();
             Err(format!(
                 "load balancers {} carry the same label, {label}={value}: none of them is changed; remove it from the \
                  wrong one",

@@ -144,7 +144,7 @@ pub(crate) fn group<'a>(
     group.order(balancers, stays_on);
     parser.join(&Deciders {
         deciders: &group.deciders,
-        is_shared: group.members.iter().any(|one| one.uid != service.uid),
+        is_shared: group.members.iter().any(|member| member.uid != service.uid),
         is_external: group.is_external(),
         why_others_do_not: group.why_it_does_not_decide(),
     });
@@ -170,7 +170,7 @@ fn made_for<'a>(
 ) -> impl Iterator<Item = Labelled<'a>> {
     let label = share.label();
     let all = balancers.map(|all| all.of_group(&label)).into_iter().flatten();
-    all.filter(|one| one.ownership.is_of(cluster))
+    all.filter(|balancer| balancer.ownership.is_of(cluster))
 }
 
 /// Whether a label of the load balancer says that the Service has a port there.
@@ -184,7 +184,7 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let mut made = made_for(share, balancers, group.cluster);
     group.members.iter().any(|member| member.namespace != share.namespace)
-        || made.any(|one| has_guest(one, share.namespace, group.cluster))
+        || made.any(|balancer| has_guest(balancer, share.namespace, group.cluster))
 }
 
 /// Whether a port of the load balancer belongs to a Service of another namespace.
@@ -192,8 +192,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid);
         let left = cluster.untouched.get(uid);
-        owner.is_some_and(|one| one.namespace != namespace)
-            || left.is_some_and(|one| one.namespace != namespace)
+        owner.is_some_and(|service| service.namespace != namespace)
+            || left.is_some_and(|service| service.namespace != namespace)
     };
     balancer.ownership.ports.values().any(is_guest)
 }
@@ -214,10 +214,10 @@ fn undecided<'a>(
 ) -> Option<Labelled<'a>> {
     let may_decide = |uid: &String| {
         let left = cluster.untouched.get(uid);
-        left.is_some_and(|one| one.is_unread && one.namespace == share.namespace)
+        left.is_some_and(|service| service.is_unread && service.namespace == share.namespace)
     };
     let mut made = made_for(share, balancers, cluster);
-    made.find(|one| one.ownership.uids().any(may_decide))
+    made.find(|balancer| balancer.ownership.uids().any(may_decide))
 }
 
 /// How the Service uses the load balancer, according to the load balancer's labels, and which Services ask for
@@ -229,7 +229,7 @@ fn as_labelled<'a>(
 ) -> (Use<'a>, Vec<&'a Service>) {
     if balancer.ownership.external.is_some() {
         let members = external_members(balancer, cluster).collect();
-        let allowed = Some(balancer).filter(|one| is_allowed(*one, service));
+        let allowed = Some(balancer).filter(|balancer| is_allowed(*balancer, service));
         return (Use::External(allowed), members);
     }
     let Some(label) = &balancer.ownership.group else {
@@ -296,7 +296,7 @@ fn external_members<'a>(
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a Service> {
     let all = external_keys(balancer).into_iter().flat_map(|key| cluster.groups.of_key(&key));
-    all.filter(move |one| is_allowed(balancer, one))
+    all.filter(move |service| is_allowed(balancer, service))
 }
 
 impl<'a> Group<'a> {
@@ -311,14 +311,14 @@ impl<'a> Group<'a> {
         self.of = Use::Shared(share);
         let all = cluster.groups.of_key(&share.label());
         self.members.extend(share.members(all));
-        let is_member = self.members.iter().any(|one| one.uid == service.uid);
+        let is_member = self.members.iter().any(|member| member.uid == service.uid);
         if service.namespace == share.namespace || balancers.is_none() || is_member {
             return;
         }
         let why = not_allowed(share, service);
         // A Service that already has ports on the load balancer keeps them, and their traffic.
         let mut made = made_for(share, balancers, cluster);
-        match made.find(|one| has_labelled_port(*one, service)) {
+        match made.find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
                 self.may_add_ports = false;
@@ -349,21 +349,22 @@ impl<'a> Group<'a> {
     /// only member and no other Service uses `stays_on`.
     fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
         let uid = &self.service.uid;
-        let is_released =
-            |one: &Service| balancers.is_some_and(|all| all.released(&one.uid).next().is_some());
+        let is_released = |service: &Service| {
+            balancers.is_some_and(|all| all.released(&service.uid).next().is_some())
+        };
         let members = &mut self.members;
-        members.retain(|one| one.uid != *uid && !is_released(one));
+        members.retain(|service| service.uid != *uid && !is_released(service));
         members.push(self.service);
-        members.sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
+        members.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
         let is_alone = members.len() == 1
-            && !stays_on.is_some_and(|one| is_used_by_others(one, uid, self.cluster));
+            && !stays_on.is_some_and(|balancer| is_used_by_others(balancer, uid, self.cluster));
         self.deciders = match self.of {
             Use::Own => vec![self.service],
             Use::Shared(share) => self.members_in(share.namespace).collect(),
             Use::External(_) => Vec::new(),
         };
-        let decides = |one: &Service| stays_on.is_none() || is_alone || one.uid != *uid;
-        self.deciders.retain(|one| decides(one));
+        let decides = |service: &Service| stays_on.is_none() || is_alone || service.uid != *uid;
+        self.deciders.retain(|service| decides(service));
         if let Use::Shared(share) = self.of {
             self.is_of_several_namespaces = is_of_several_namespaces(self, share, balancers);
             self.undecided = undecided(share, balancers, self.cluster);
@@ -386,7 +387,7 @@ impl<'a> Group<'a> {
             (Use::Own, None, None) => ownership.service_uid.as_ref() == Some(&self.service.uid),
             (Use::Shared(share), Some(_), None) => ownership.group.as_ref() == Some(&share.label()),
             (Use::External(_), None, Some(text)) => {
-                external_named(text, balancers).is_some_and(|one| one.id == balancer.id)
+                external_named(text, balancers).is_some_and(|other| other.id == balancer.id)
             }
             _ => true,
         }
@@ -442,24 +443,25 @@ impl<'a> Group<'a> {
     }
 
     fn members_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
-        self.members.iter().copied().filter(move |one| one.namespace == namespace)
+        self.members.iter().copied().filter(move |service| service.namespace == namespace)
     }
 
     /// The Services that have a port on this external load balancer, the oldest first. Some of them are members. The
     /// others ask for another load balancer by now, and have not left this one yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
-        let is_served = |one: &&Service| {
+        let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
-            has_labelled_port(balancer, one)
-                || ports.any(|port| is_of(one, balancer, port, self.cluster))
+            has_labelled_port(balancer, service)
+                || ports.any(|port| is_of(service, balancer, port, self.cluster))
         };
         let members = self.members.iter().copied().filter(is_served);
         let owners = balancer.ownership.ports.values();
         let leaving = owners.filter_map(|uid| self.cluster.groups.of_uid(uid));
-        let leaving = leaving.filter(|one| self.members.iter().all(|member| member.uid != one.uid));
+        let leaving =
+            leaving.filter(|service| self.members.iter().all(|member| member.uid != service.uid));
         let mut all: Vec<&Service> = members.chain(leaving).collect();
-        all.sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-        all.dedup_by_key(|one| &one.uid);
+        all.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
+        all.dedup_by_key(|service| &service.uid);
         all
     }
 
@@ -500,7 +502,7 @@ impl<'a> Group<'a> {
         let is_ours = balancer.ownership.is_of(self.cluster);
         if uid == self.service.uid {
             Owner::This
-        } else if self.members.iter().any(|one| one.uid == uid) {
+        } else if self.members.iter().any(|service| service.uid == uid) {
             Owner::Member
         } else if is_ours && !self.is_external() && !self.cluster.service_uids.contains(uid) {
             Owner::Gone
@@ -511,7 +513,7 @@ impl<'a> Group<'a> {
 
     /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
-        let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
+        let is_member = |uid: &String| self.members.iter().any(|service| service.uid == *uid);
         !self.is_external()
             && balancer
                 .ownership
@@ -522,7 +524,7 @@ impl<'a> Group<'a> {
     /// Whether a Service that has left the group still has a port on the load balancer. This port is about
     /// to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
-        let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
+        let is_member = |uid: &String| self.members.iter().any(|service| service.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
         let cluster = self.cluster;
         let stays = |uid: &String| is_member(uid) || cluster.untouched.contains_key(uid);
@@ -539,7 +541,7 @@ impl<'a> Group<'a> {
     }
 
     fn older(&self) -> impl Iterator<Item = &'a Service> {
-        self.members.iter().copied().take_while(|one| one.uid != self.service.uid)
+        self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
     /// The port numbers that this Service can't have on the load balancer: the ports of older Services in the group,
@@ -547,12 +549,12 @@ impl<'a> Group<'a> {
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let found = there.into_iter().flat_map(|balancer| {
-            let stays = move |one: &&Listener| {
-                matches!(self.owner(balancer, one), Owner::Member | Owner::Other)
+            let stays = move |listener: &&Listener| {
+                matches!(self.owner(balancer, listener), Owner::Member | Owner::Other)
             };
             balancer.balancer.services.iter().filter(stays)
         });
-        older.chain(found.map(|one| one.listen_port)).collect()
+        older.chain(found.map(|listener| listener.listen_port)).collect()
     }
 
     /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
@@ -564,13 +566,13 @@ impl<'a> Group<'a> {
         };
         for (balancer, port) in ports_of(there).filter(|(_, port)| answers(port)) {
             let uid = self.owner_uid(balancer, port);
-            let member = self.members.iter().find(|one| Some(&one.uid) == uid);
+            let member = self.members.iter().find(|service| Some(&service.uid) == uid);
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
                     // When the owner does not ask for the port any more, the port is about to be removed, so it
                     // counts as free.
-                    if let Some(member) = member.filter(|one| claims(one, number)) {
+                    if let Some(member) = member.filter(|service| claims(service, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
                     }
@@ -588,7 +590,7 @@ impl<'a> Group<'a> {
             let namespace = share.namespace;
             return Some(format!("no Service of namespace {namespace} allows it"));
         }
-        let older = self.older().find(|one| claims(one, number))?;
+        let older = self.older().find(|service| claims(service, number))?;
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
@@ -603,7 +605,8 @@ impl<'a> Group<'a> {
         is_kept: bool,
         balancers: Balancers,
     ) -> Wanted {
-        let mut to = balancer.map_or_else(Ownership::default, |one| one.ownership.clone());
+        let mut to =
+            balancer.map_or_else(Ownership::default, |balancer| balancer.ownership.clone());
         let mut said = Ownership::default();
         if !self.is_external() {
             said = Ownership::of_service(self.service, self.cluster);
@@ -623,12 +626,12 @@ impl<'a> Group<'a> {
             Use::Own => to.group = None,
             Use::Shared(share) => said.group = Some(share.label()),
             Use::External(_) => {
-                let before = balancer.and_then(|one| {
-                    let known_by = one.ownership.targets_before.keys();
+                let before = balancer.and_then(|balancer| {
+                    let known_by = balancer.ownership.targets_before.keys();
                     let mut known_by = known_by.filter(|uid| self.cluster.is_known_by(uid));
                     let own = Some(&self.cluster.uid).filter(|uid| !uid.is_empty());
                     let known_by = known_by.next().or(own)?;
-                    Some((known_by.clone(), self.targets_before(one)))
+                    Some((known_by.clone(), self.targets_before(balancer)))
                 });
                 said.targets_before.extend(before);
             }
@@ -639,14 +642,15 @@ impl<'a> Group<'a> {
         // Only one load balancer may have the UID of the Service. With several it would not be known which of them
         // is the Service's.
         let mut with_uid = balancers.with_uid(&self.service.uid);
-        let has_another = with_uid.any(|one| Some(one.id) != balancer.map(|one| one.id));
+        let has_another =
+            with_uid.any(|other| Some(other.id) != balancer.map(|balancer| balancer.id));
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
             (to.service_uid, to.service) = (None, None);
         }
         to.say(said.clone());
         let nothing = Ownership::default();
-        let from = balancer.map_or(&nothing, |one| one.ownership);
+        let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
         let shown = from.wanted(&to, &said);
         Wanted { to, shown }
     }
@@ -659,8 +663,9 @@ impl<'a> Group<'a> {
             return false;
         };
         let uid = &self.service.uid;
-        let is_used =
-            |one| is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid);
+        let is_used = |balancer| {
+            is_used_by_others(balancer, uid, self.cluster) || is_released_by_another(balancer, uid)
+        };
         self.service.namespace != share.namespace
             || self.members.len() > 1
             || balancer.is_some_and(is_used)
@@ -736,7 +741,7 @@ pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster
 }
 
 fn is_in(value: &str, target: TargetId) -> bool {
-    value == ALL || value.split('_').any(|one| one == in_label(target))
+    value == ALL || value.split('_').any(|part| part == in_label(target))
 }
 
 fn in_label(target: TargetId) -> String {
@@ -788,7 +793,7 @@ fn ports_of<'a>(
     balancer: Option<Labelled<'a>>,
 ) -> impl Iterator<Item = (Labelled<'a>, &'a Listener)> {
     let all = balancer.into_iter();
-    all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
+    all.flat_map(|balancer| balancer.balancer.services.iter().map(move |port| (balancer, port)))
 }
 
 /// Whether the Service uses the port. A Service that redirects HTTP to HTTPS uses port 80, too.

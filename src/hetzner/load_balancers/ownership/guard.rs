@@ -37,9 +37,9 @@ impl Guard {
     /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let nothing = Ownership::default();
-        let from = balancer.map_or(&nothing, |one| one.ownership);
+        let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
         let (set, remove) = from.change_to(to);
-        let seen = balancer.map(|one| Seen::from(one.balancer));
+        let seen = balancer.map(|balancer| Seen::from(balancer.balancer));
         Guard { seen: seen.unwrap_or_default(), set, remove }
     }
 
@@ -115,7 +115,7 @@ impl From<&Certificate> for Seen {
     fn from(certificate: &Certificate) -> Seen {
         Seen {
             labels: certificate.labels.clone(),
-            uses: certificate.used_by.iter().map(|one| one.id).collect(),
+            uses: certificate.used_by.iter().map(|reference| reference.id).collect(),
             ..Seen::default()
         }
     }
@@ -126,7 +126,8 @@ fn stands_for(target: &Target) -> Vec<String> {
         Target::Server { server, .. } => vec![format!("server {}", server.id)],
         Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
         Target::LabelSelector { label_selector, targets } => {
-            let selected = targets.iter().flatten().map(|one| format!("server {}", one.server.id));
+            let selected =
+                targets.iter().flatten().map(|target| format!("server {}", target.server.id));
             let own = format!("selector {}", label_selector.selector);
             selected.chain([own]).collect()
         }

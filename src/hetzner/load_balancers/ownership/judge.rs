@@ -157,7 +157,7 @@ pub(crate) fn owned<'a>(
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = Labelled<'a>> {
     let all = balancers.may_be_of(service);
-    all.filter(move |one| stake(*one, service, cluster) != Stake::Nothing)
+    all.filter(move |balancer| stake(*balancer, service, cluster) != Stake::Nothing)
 }
 
 pub(crate) fn adoption<'a>(

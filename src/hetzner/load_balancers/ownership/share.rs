@@ -27,9 +27,9 @@ impl<'a> Share<'a> {
         let fits = |text: &str| {
             let bytes = text.as_bytes();
             bytes.len() <= LABEL_LENGTH
-                && bytes.iter().all(|one| is_inner(*one) || *one == b'-')
-                && bytes.first().is_some_and(|one| is_inner(*one))
-                && bytes.last().is_some_and(|one| is_inner(*one))
+                && bytes.iter().all(|byte| is_inner(*byte) || *byte == b'-')
+                && bytes.first().is_some_and(|byte| is_inner(*byte))
+                && bytes.last().is_some_and(|byte| is_inner(*byte))
         };
         if fits(namespace) && fits(name) {
             Ok(Share { namespace, name })
@@ -42,7 +42,7 @@ impl<'a> Share<'a> {
     /// The Services that may share the load balancer, among all Services that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
-        all.iter().filter(move |one| self.is_open_to(&one.namespace, &guests))
+        all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
     /// Whether Services of this namespace may share the load balancer. `all` are the Services that ask for it.
@@ -52,8 +52,8 @@ impl<'a> Share<'a> {
 
     /// The namespaces that the hosts of the group list. A host is a Service of the group's own namespace.
     fn guests(self, all: &[Service]) -> Vec<&str> {
-        let hosts = all.iter().filter(|one| one.namespace == self.namespace);
-        let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
+        let hosts = all.iter().filter(|service| service.namespace == self.namespace);
+        let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
     }
 
@@ -104,7 +104,8 @@ impl Share<'_> {
 /// taken from the annotation of one of these Services.
 pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
     let all = cluster.groups.of_key(label);
-    let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
+    let share =
+        |service: &'a Service| Share::parse(value_of(service, &a::SHARE)?, &service.namespace).ok();
     let mut shares = all.iter().filter_map(share);
     Some((shares.find(|share| share.label() == label)?, all))
 }
@@ -112,7 +113,7 @@ pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>,
 /// The load balancer whose ID is this text. When there is none, the load balancer whose name is this text.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
-    let by_id = by_id.filter(|one| one.id.to_string() == text);
+    let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);
     by_id.or_else(|| balancers.named(text).next())
 }
 
