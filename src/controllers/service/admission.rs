@@ -171,8 +171,8 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Notes that the plan of the Service has ended. `unfinished` is the payer of the next try, or `None` when
-    /// no other try follows.
+    /// Notes that the plan of the Service has ended. `unfinished` is who pays for the next try, if the Service is tried
+    /// again and anybody pays.
     pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
         let admitted = self.admitted.get_mut(&service.metadata.uid);
         if let Some(admitted) =
