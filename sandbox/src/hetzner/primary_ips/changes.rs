@@ -51,7 +51,7 @@ pub fn check_assignable(
     Ok(server.location)
 }
 
-/// Starts the action that gives a checked Primary IP to a server.
+/// Starts the action that gives a Primary IP to a server. The Primary IP was checked before.
 pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
     let address = find(call, id)?.address;
     let holder = Resource { kind: "server", id: server };
