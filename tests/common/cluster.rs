@@ -539,7 +539,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed`, which is also its last renewal.
+/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed` and has not renewed since.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

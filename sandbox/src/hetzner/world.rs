@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Returns a new ID, which is larger than all earlier IDs.
+    /// Returns a new ID. The ID is larger than all earlier IDs, unless [`with_id`](World::with_id) has chosen it.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;

@@ -18,7 +18,7 @@ const TAKES: Duration = Duration::from_millis(1500);
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 
-/// What a request says about a new attachment to a network.
+/// The details of an attachment to a network, as a request contains them.
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,
