@@ -75,7 +75,7 @@ impl Cloud {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a load balancer without an action, even when it is protected.
+    /// Removes a load balancer at once and without an action. Its protection is ignored.
     pub fn delete_load_balancer(&self, id: u64) {
         load_balancers::remove(&mut self.lock(), id);
     }

@@ -164,7 +164,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Ends `create_server`: the machine exists, is switched off, and has its interfaces.
+/// Ends the action `create_server`. The server then exists with its interfaces, and is switched off. After a failure
+/// the server is removed.
 fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: Outcome) {
     if outcome == Outcome::Failure {
         return super::remove(world, id);
@@ -175,7 +176,7 @@ fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: O
     }
 }
 
-/// Reserves the addresses of all attachments, or of none.
+/// Reserves the addresses of all attachments. When one of them cannot be reserved, none is reserved.
 fn reserve_all(
     world: &mut World,
     server: &Server,

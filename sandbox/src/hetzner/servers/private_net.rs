@@ -27,7 +27,7 @@ pub struct Wish {
     pub alias_ips: Vec<Ipv4Addr>,
 }
 
-/// `attach_to_network`.
+/// Answers `attach_to_network`.
 pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let wish = Wish {
@@ -59,7 +59,7 @@ pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// `detach_from_network`.
+/// Answers `detach_from_network`.
 pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let network = read_network(call, &mut fields)?;
