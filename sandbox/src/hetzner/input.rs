@@ -18,7 +18,7 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Refuses parameters that are not among `known`.
+    /// Returns the parameters, or an error when one of them is not contained in `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
@@ -59,7 +59,7 @@ impl<'a> Query<'a> {
 /// `null` means that a field is left out, because official clients send `null` for options that are not set.
 pub struct Fields {
     values: Map<String, Value>,
-    /// The text before field names in errors, e.g. `public_net.`.
+    /// The text that errors contain before the name of a field, e.g. `public_net.`.
     prefix: String,
 }
 
@@ -192,7 +192,7 @@ impl Fields {
         })
     }
 
-    /// Turns a missing value into an error that contains the field's name.
+    /// Returns the value, or an error with the field's name when the value is missing.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }

@@ -14,7 +14,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// `POST /certificates`.
+/// Answers `POST /certificates`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let certificate = read(call)?;
     let (id, is_managed) = (certificate.id, certificate.managed.is_some());

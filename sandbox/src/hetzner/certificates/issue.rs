@@ -103,7 +103,7 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     action
 }
 
-/// `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
+/// Answers `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
 pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     let Some(managed) = &certificate.managed else {

@@ -30,7 +30,7 @@ struct Order {
     ipv6: Option<u64>,
 }
 
-/// `POST /load_balancers`.
+/// Answers `POST /load_balancers`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;

@@ -187,7 +187,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// `POST /load_balancers/{id}/actions/{command}`.
+/// Answers `POST /load_balancers/{id}/actions/{command}`.
 fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, ApiError> {
     match command {
         "attach_to_network" => attachment::attach(call, one),

@@ -1,6 +1,6 @@
 //! `POST /primary_ips/{id}/actions/{command}`: giving addresses to servers that are off, taking them back, protection.
 //!
-//! A load balancer keeps the addresses of its creation: none is assigned to the load balancer or removed later.
+//! A load balancer keeps the Primary IPs with which it was created. None can be assigned to it or taken from it later.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ pub fn allocate(
     Ok(id)
 }
 
-/// `POST /primary_ips`.
+/// Answers `POST /primary_ips`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let (id, server) = read(call)?;
     let action = match server {

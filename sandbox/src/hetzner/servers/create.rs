@@ -123,7 +123,7 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
     Ok(id)
 }
 
-/// `POST /servers`.
+/// Answers `POST /servers`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     refuse_unserved(&mut fields)?;

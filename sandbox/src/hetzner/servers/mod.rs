@@ -240,7 +240,7 @@ fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiErr
     }
 }
 
-/// `POST /servers/{id}/actions/{command}`.
+/// Answers `POST /servers/{id}/actions/{command}`.
 fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiError> {
     let begin: fn(&mut Call, &Server) -> Result<Reply, ApiError> = match command {
         "poweron" => power::on,
