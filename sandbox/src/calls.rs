@@ -112,8 +112,8 @@ impl CallLog {
         self.calls_since(0)
     }
 
-    /// Returns the number of the last call. [`calls_since`](CallLog::calls_since) this number returns the calls that
-    /// are logged later.
+    /// Returns the number of the last call. Given this number, [`calls_since`](CallLog::calls_since) returns
+    /// the later calls.
     pub fn mark(&self) -> u64 {
         self.state().last
     }

@@ -54,7 +54,8 @@ pub struct Identity {
 pub struct Subject {
     /// The common name.
     pub user: String,
-    /// The organisation. (Kubernetes reads several organisations; the library that makes our certificates writes one.)
+    /// The organisation. Kubernetes reads several organisations, but the library that makes our certificates
+    /// writes only one.
     pub group: Option<String>,
 }
 

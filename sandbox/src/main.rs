@@ -34,8 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // Signals are handled before the first file is written. A signal that comes from now on can therefore not end the
-    // program before its file is removed.
+    // Signals are handled before the first file is written, so that the file can be removed whenever a signal comes.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {

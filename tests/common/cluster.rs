@@ -1,5 +1,5 @@
-//! A cluster and its project as the admin and the cloud's console see them: what exists there, and what people change
-//! there. All tests use these functions, whether programs run on the simulated machine or as processes.
+//! Functions that read and change a cluster and its project, as an admin and a user of the cloud's console can. All
+//! tests use these functions, whether programs run on the simulated machine or as processes.
 
 use super::{Daemon, Ran, UNINITIALIZED};
 use sandbox::calls::Call;
@@ -198,7 +198,7 @@ pub trait Cluster {
         cluster.create("services", Some(&namespace), service)
     }
 
-    /// Returns a Service of the namespace `default`, or `NAMESPACE/NAME`.
+    /// Returns a Service. `name` is a name in the namespace `default`, or `NAMESPACE/NAME`.
     fn service(&self, name: &str) -> Option<Value> {
         let (namespace, name) = of_namespace(name);
         self.sandbox().cluster().get("services", Some(namespace), name)
@@ -363,7 +363,7 @@ pub trait Cluster {
         self.sandbox().network().unwrap()
     }
 
-    /// Returns the routes, each as `destination gateway`.
+    /// Returns the routes of the Network, each as `destination gateway`.
     fn routes(&self) -> BTreeSet<String> {
         let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
         routes.map(|(to, via)| format!("{to} {via}")).collect()
@@ -420,7 +420,7 @@ pub trait Cluster {
         !self.told(name, reason).is_empty()
     }
 
-    /// Waits until one event contains all of these texts.
+    /// Waits until there is an event that contains all of these texts.
     fn tells(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");
         super::wait_until(&what, || {
@@ -539,7 +539,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed`, which is also its last renewal.
+/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed` and has not renewed since.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

@@ -173,8 +173,7 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // Not only the process was stopped but the whole machine was suspended, so that its monotonic
-            // clock stood still.
+            // The whole machine was suspended, and its monotonic clock stood still.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

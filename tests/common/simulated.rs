@@ -198,7 +198,7 @@ struct Thread {
     due: Cell<Duration>,
     /// Whether the thread may work while another thread of its process waits.
     is_apart: bool,
-    /// The work, which is taken out while the thread does it.
+    /// The work of the thread. The field is empty while the thread does this work.
     work: RefCell<Option<Work>>,
 }
 
@@ -329,7 +329,7 @@ impl fmt::Debug for Processes {
     }
 }
 
-/// Hands each record to the logger of the simulated process that is at work.
+/// A logger that passes each record to the logger of the simulated process that is running.
 struct ToProcess;
 
 impl Log for ToProcess {

@@ -18,7 +18,7 @@ use super::world::World;
 use super::{Call, Reply};
 use crate::time;
 
-/// `GET /actions` takes at most this many `id` parameters.
+/// The largest number of `id` parameters of `GET /actions`.
 const MAX_IDS: usize = 25;
 
 /// The resource on which an action works.
@@ -29,7 +29,7 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended, for the code that carries the action out.
+/// How an action ended. The effect of the action gets this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
@@ -47,11 +47,11 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// When the action began, in real time, and how long the action takes.
+    /// The time at which the action began, in real time, and how long the action takes.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
-    /// The code and message with which the running action will fail.
+    /// The code and message with which the running action will fail at its end.
     doom: Option<(String, String)>,
 }
 
@@ -65,16 +65,16 @@ struct End {
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The work to be done, by time and order of arrival.
+    /// The work that is still to be done, by the time at which it is due and the order in which it was added.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
-    /// The code and message with which the next actions fail, by command.
+    /// The failures that the next actions will have, as code and message, by command.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// How long actions take at scale 1, by command, instead of their usual time.
+    /// The durations of actions at scale 1, by command. A command without an entry takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources on which no action ends.
+    /// The resources whose actions do not end at the moment.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
@@ -96,7 +96,7 @@ pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
     pub resources: &'a [Resource],
-    /// How long the action takes at scale 1.
+    /// The duration of the action at scale 1.
     pub takes: Duration,
     /// The ID of the action that must end first.
     pub after: Option<u64>,
@@ -134,7 +134,7 @@ impl World {
         id
     }
 
-    /// Runs `effect` later, without an action that shows the work.
+    /// Runs `effect` later. No action shows this work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
@@ -145,7 +145,7 @@ impl World {
         self.actions.locks.contains_key(&resource)
     }
 
-    /// Returns an action as JSON, or null when there is no action with this ID.
+    /// Returns an action as JSON, or JSON's null when there is no action with this ID.
     pub fn action_json(&self, id: u64) -> Text {
         self.actions
             .all
@@ -160,7 +160,7 @@ impl World {
 }
 
 impl Actions {
-    /// Returns the next work that is due at `now`, or `None` while actions are held.
+    /// Returns the next work that is due at `now`. Returns `None` when no work is due, or while actions are held.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;
@@ -197,8 +197,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets how long actions with this command take at scale 1. `None` restores the usual time. Running actions
-    /// do not change.
+    /// Sets the duration that actions with this command have at scale 1. `None` restores the usual duration. Actions
+    /// that run already keep theirs.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),
@@ -206,7 +206,7 @@ impl Actions {
         };
     }
 
-    /// Makes a running action end as an error.
+    /// Makes a running action end with an error.
     pub fn doom(&mut self, id: u64, code: &str, message: &str) {
         if let Some(action) = self.all.get_mut(&id) {
             action.doom = Some((code.into(), message.into()));

@@ -13,17 +13,17 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
 ];
 
-/// Allocates addresses. No address is used again, so that a log never shows one address for two servers.
+/// An allocator of addresses. No address is allocated twice, so that a log never shows one address for two servers.
 #[derive(Debug, Default)]
 pub struct Pool {
     ipv4_used: u32,
     ipv6_used: u32,
-    /// The addresses, and the first addresses of ranges, that a test has given away.
+    /// The addresses, and the first addresses of ranges, that a test has chosen itself. They are not allocated.
     taken: HashSet<IpAddr>,
 }
 
 impl Pool {
-    /// Excludes the address, or the range that begins with the address, from later allocations.
+    /// Excludes an address from later allocations, or the range that begins with this address.
     pub fn take(&mut self, address: IpAddr) {
         self.taken.insert(address);
     }

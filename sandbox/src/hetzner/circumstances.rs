@@ -10,24 +10,26 @@ use crate::robot::Robot;
 
 #[derive(Default)]
 pub struct Circumstances {
-    /// Addresses of dedicated servers, each with the project whose owner has the server.
+    /// The public addresses of dedicated servers, each with the project of the server's owner.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The Robot with the dedicated servers of a project's owner, and that project.
+    /// The simulated Robot, and the project whose owner has the dedicated servers in it.
     pub robot: Option<(u64, Arc<Robot>)>,
     /// Whether Robot does not answer the Cloud.
     pub robot_unavailable: bool,
     /// The number of load balancers that a project may have. A project without an entry may have any number.
     pub load_balancer_limits: HashMap<u64, usize>,
-    /// Pairs of a load balancer type and a location that has no room for another load balancer of the type.
+    /// The load balancer types that are sold out, each with the location in which no more of them can be created.
     pub sold_out: HashSet<(String, String)>,
-    /// Load balancer types that are being retired, by name, with the two dates of a deprecation.
+    /// The load balancer types that are being retired, by name, with the date of the announcement and the date until
+    /// which the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
-    /// DNS zones of a project. Every domain of a project without an entry counts as managed.
+    /// The DNS zones of each project. In a project without an entry, every domain counts as one that
+    /// the project manages.
     pub zones: HashMap<u64, Vec<String>>,
     /// The number of seconds by which the API's clock is ahead of this machine's clock. Negative when the API's
     /// clock is behind.
     pub clock_ahead_s: i64,
-    /// Whether deleting a load balancer answers 204 without a body, as before 2026-10-05.
+    /// Whether the deletion of a load balancer is answered with 204 and no body, as it was before 2026-10-05.
     pub silent_deletes: bool,
 }
 
@@ -38,8 +40,8 @@ impl Circumstances {
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns since when the dedicated server with this address has been running. Without a Robot, all servers have
-    /// been running since `always`.
+    /// Returns the time since which the dedicated server with this address has been running. This is `always` for a
+    /// server that is not in a Robot.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

@@ -1,4 +1,4 @@
-//! The time of the simulated cloud: one scale multiplies every duration, and no timestamp.
+//! The time of the simulated cloud. One scale multiplies every duration. Timestamps are not scaled.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use crate::time;
 
-/// An hour becomes six weeks. This is slow enough, and far below the limit of a [`Duration`].
+/// The largest scale, at which an hour becomes six weeks. This is slow enough, and far below the limit
+/// of a [`Duration`].
 const MAX_SCALE: f64 = 1000.0;
 
 /// Scales durations, so that a test can run a hundred times faster than the real API.
@@ -26,7 +27,7 @@ impl Clock {
         time::now()
     }
 
-    /// Returns how long something takes here that takes `real` on the real API.
+    /// Returns how long something takes here when it takes `real` on the real API.
     pub fn scaled(&self, real: Duration) -> Duration {
         real.mul_f64(self.scale)
     }
@@ -43,7 +44,7 @@ pub fn date_ahead(seconds: i64) -> String {
     shown.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// Returns a timestamp as the API writes it: RFC 3339 in UTC, whole seconds.
+/// Returns a timestamp in the API's format, which is RFC 3339 in UTC with whole seconds.
 pub fn show(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

@@ -40,7 +40,7 @@ impl Cloud {
         }
     }
 
-    /// Deletes the route to a destination, as somebody does in the console. Nothing happens when there is
+    /// Deletes the route to a destination, as a person does in the console. Nothing happens when there is
     /// no such route.
     pub fn delete_route(&self, network: u64, destination: &str) {
         if let Some(network) = self.lock().networks.get_mut(&network) {
@@ -68,27 +68,28 @@ impl Cloud {
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Changes a load balancer as the API shows it. From then on the API shows the document that `edit` left behind,
-    /// until the API changes that field. `edit` must not call this cloud again. Nothing happens when the load
-    /// balancer is gone.
+    /// Lets `edit` change a load balancer in the form that the API shows. The API then shows the changed document. A
+    /// field of it is shown normally again when a request changes that field. `edit` must not call this cloud. Nothing
+    /// happens when the load balancer is gone.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
 
-    /// Removes a load balancer without an action, even when it is protected.
+    /// Removes a load balancer at once and without an action. Its protection is ignored.
     pub fn delete_load_balancer(&self, id: u64) {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// While `held` is true, no action on this load balancer ends. Afterwards the actions end whose time is over.
+    /// Sets whether the actions on this load balancer are held. While they are held, none of them ends. Afterwards,
+    /// those that are due end.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };
         self.lock().actions.hold_resource(resource, held);
     }
 
-    /// Sets the value of a series of a load balancer's metrics from now on, e.g. `open_connections`, `bandwidth.in`.
-    /// Panics when the API has no such series.
+    /// Sets the value that a series of a load balancer's metrics has from now on, e.g. `open_connections`,
+    /// `bandwidth.in`. Panics when the API has no such series.
     pub fn set_metric(&self, load_balancer: u64, series: &str, value: f64) {
         assert!(load_balancers::is_a_series(series), "there is no series {series}");
         if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
@@ -96,9 +97,9 @@ impl Cloud {
         }
     }
 
-    /// Sets the result of a load balancer's health checks of a target from now on, for one listen port or for all. When
-    /// `health` is `None`, the target follows its server's state again. Nothing happens when the load balancer is gone.
-    /// Panics when the API does not have such a result.
+    /// Sets the result that a load balancer's health checks of a target have from now on, for one listen port or for
+    /// all. When `health` is `None`, the result depends on the target's server again. Nothing happens when the load
+    /// balancer is gone. Panics when the API does not have such a result.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -116,8 +117,8 @@ impl Cloud {
         }
     }
 
-    /// Creates a certificate as `POST /certificates` with this body would. A managed certificate is issued already.
-    /// Returns the certificate's ID.
+    /// Creates a certificate as `POST /certificates` with this body would, and returns its ID. A managed certificate
+    /// is already issued.
     pub fn create_certificate(&self, project: u64, body: Value) -> u64 {
         made(&body, certificates::place(&mut self.lock(), project, &body))
     }
@@ -129,7 +130,7 @@ impl Cloud {
         all.map(|certificate| certificate.json(&world).value()).collect()
     }
 
-    /// Retries an issuance, as somebody does in the console. Nothing happens when there is no such certificate.
+    /// Retries an issuance, as a person does in the console. Nothing happens when there is no such certificate.
     pub fn retry_certificate(&self, id: u64) {
         certificates::retry_by_hand(&mut self.lock(), id);
     }
@@ -165,7 +166,7 @@ impl Cloud {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// While `unavailable` is true, the Cloud cannot ask Robot: a new target of type `ip` is
+    /// Sets whether the Cloud fails to ask Robot. While `unavailable` is true, a new target of type `ip` is
     /// refused with `robot_unavailable`.
     pub fn set_robot_unavailable(&self, unavailable: bool) {
         self.lock().circumstances.robot_unavailable = unavailable;
@@ -208,24 +209,25 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// Sets the DNS zones of a project. Before the first call, every domain counts as managed.
+    /// Sets the DNS zones of a project. Before the first call, every domain counts as one that the project manages.
     pub fn set_dns_zones(&self, project: u64, zones: &[&str]) {
         let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
         self.lock().circumstances.zones.insert(project, zones);
     }
 
-    /// While `silent` is true, deleting a load balancer answers 204 without a body, as before 2026-10-05.
+    /// Sets whether the deletion of a load balancer is answered with 204 and no body, as it was before 2026-10-05.
     pub fn set_silent_deletes(&self, silent: bool) {
         self.lock().circumstances.silent_deletes = silent;
     }
 
-    /// Sets by how many seconds `Date` is ahead of this machine's clock. A negative number means behind.
+    /// Sets the number of seconds by which `Date` is ahead of this machine's clock. A negative number means that
+    /// `Date` is behind.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets how long actions with this command take at scale 1, for actions that start from now on. `None` restores
-    /// the usual time.
+    /// Sets the duration at scale 1 of actions with this command that start from now on. `None` restores
+    /// the usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

@@ -1,4 +1,4 @@
-//! Parses the query parameters and body fields of requests. Each is read once, and the rest is refused.
+//! Parses the query parameters and body fields of requests. Parameters and fields that nothing reads are refused.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,13 +12,13 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request, checked against the parameters of the path.
+/// The query parameters of a request. They were checked against the parameters that the path allows.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }
 
 impl<'a> Query<'a> {
-    /// Refuses parameters that are not among `known`.
+    /// Returns the parameters, or an error when one of them is not contained in `known`.
     pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
@@ -59,7 +59,7 @@ impl<'a> Query<'a> {
 /// `null` means that a field is left out, because official clients send `null` for options that are not set.
 pub struct Fields {
     values: Map<String, Value>,
-    /// The text before field names in errors, e.g. `public_net.`.
+    /// The text that errors contain before the name of a field, e.g. `public_net.`.
     prefix: String,
 }
 
@@ -92,7 +92,7 @@ impl Fields {
         self.read(name, "must be a boolean", Value::as_bool)
     }
 
-    /// Reads a reference to something by ID or by name.
+    /// Reads the ID or the name of a resource.
     pub fn id_or_name(&mut self, name: &str) -> Result<Option<String>> {
         self.read(name, "must be an ID or a name", |value| match value {
             Value::String(text) => Some(text.clone()),
@@ -130,7 +130,7 @@ impl Fields {
         self.read(name, "must be an IPv4 address", |value| value.as_str()?.parse().ok())
     }
 
-    /// Reads a CIDR without host bits.
+    /// Reads a CIDR whose host bits are all zero.
     pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
         self.read(name, "must be an IPv4 range in CIDR notation without host bits", |value| {
             let range: Ipv4Net = value.as_str()?.parse().ok()?;
@@ -138,7 +138,7 @@ impl Fields {
         })
     }
 
-    /// Reads a whole map of labels and checks the labels.
+    /// Reads all labels of a resource and checks them.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?
@@ -148,13 +148,13 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// Reads a nested object. Errors call its fields `name.field`.
+    /// Reads a nested object. Errors about its fields call them `name.field`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
-    /// Reads nested objects. Errors call their fields `name.0.field`.
+    /// Reads a list of nested objects. Errors about their fields call them `name.0.field`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {
@@ -166,7 +166,7 @@ impl Fields {
         list.into_iter().enumerate().map(object).collect()
     }
 
-    /// Whether the field is present, even as null. This is for fields in which null has a meaning.
+    /// Whether the field is present, even with the value null. This is needed for fields in which null has a meaning.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -192,7 +192,7 @@ impl Fields {
         })
     }
 
-    /// Turns a missing value into an error that contains the field's name.
+    /// Returns the value, or an error with the field's name when the value is missing.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.invalid(name, "is required"))
     }
@@ -201,7 +201,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Refuses the fields that were not read.
+    /// Refuses the request when it has fields that were not read.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// One condition of a selector. All conditions of a selector must hold.
+/// One condition of a selector. A selector matches when all its conditions do.
 #[derive(Clone, Debug, PartialEq)]
 enum Requirement {
     Exists(String),
     Absent(String),
     In(String, Vec<String>),
-    /// A condition that also holds for objects without the label.
+    /// The label has none of the values, or the object does not have the label.
     NotIn(String, Vec<String>),
 }
 

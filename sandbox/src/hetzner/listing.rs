@@ -11,13 +11,14 @@ const DEFAULT_PER_PAGE: u64 = 25;
 /// The largest page by the API's documentation. The default is 25.
 const MAX_PER_PAGE: u64 = 50;
 
-/// The part of a list that a request asked for.
+/// The page of a list that a request asks for.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The number of the page, counted from 1.
     page: u64,
     per_page: u64,
-    /// The other parameters of the request, encoded, each with its `&`. Links to other pages contain these parameters.
+    /// The other query parameters of the request, percent-encoded and each with `&` before it. The links to other
+    /// pages contain them.
     filters: String,
 }
 
@@ -37,7 +38,7 @@ impl Page {
         Ok(Page { page, per_page, filters: query.encode_except(&["page", "per_page"]) })
     }
 
-    /// Returns the answer with this page of `items` under `key`. Only the items of the page are turned into JSON.
+    /// Returns the answer that contains this page of `items` under `key`. JSON is only made for the items of the page.
     pub fn reply<T, P: Part>(
         &self,
         path: &str,
@@ -54,7 +55,7 @@ impl Page {
             "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
             "last_page": last, "total_entries": total,
         }});
-        // The link has no host, so that following the link never leaves this cloud.
+        // The link has no host, so that a client that follows the link does not leave this cloud.
         let link = |page: u64, rel: &str| {
             let (per_page, filters) = (self.per_page, &self.filters);
             format!("</v1{path}?page={page}&per_page={per_page}{filters}>; rel=\"{rel}\"")

@@ -10,7 +10,8 @@ use crate::exchange::{Request, Response};
 /// The path of the service on 169.254.169.254.
 pub const PATH: &str = "/hetzner/v1/metadata";
 
-/// Answers for the server that was chosen. The answer is 404 when no server was chosen, or when the server is gone.
+/// Answers for the server that a test has chosen. The answer is 404 when no server was chosen, or when the
+/// server is gone.
 pub fn answer(world: &World, request: &Request) -> Response {
     let Some(server) = world.metadata_server.and_then(|id| world.servers.get(&id)) else {
         return text(404, "not found".into());

@@ -71,7 +71,7 @@ use crate::exchange::{Handler, Request, Response};
 /// `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of documents that are kept as trees. Large projects are read less often.
+/// The largest number of parsed documents that are kept. A test of a large project reads its documents less often.
 const MOST_SHOWN: usize = 100;
 
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
@@ -80,7 +80,8 @@ const MOST_SHOWN: usize = 100;
 /// take effect at once, need no token, do not use up the rate limit, and panic when a request is impossible.
 pub struct Cloud {
     world: Mutex<World>,
-    /// The documents that were read last, by ID. A test reads again and again, and most documents stay the same.
+    /// The documents that were read last, parsed, by ID. Tests read the same documents again and again, and most
+    /// documents do not change.
     shown: Mutex<HashMap<u64, (Text, Value)>>,
 }
 
@@ -93,7 +94,7 @@ pub struct ServerSummary {
     pub is_running: bool,
 }
 
-/// A server as its kubelet sees the server.
+/// The facts about a server that its kubelet finds out.
 pub(crate) struct SeenServer {
     pub name: String,
     /// The private address, or the public address when there is no private address.
@@ -111,7 +112,7 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns a call with the body that a test writes, as if the body had been sent with `POST`.
+    /// Returns a call whose body a test has written. The call is treated as a `POST`.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }
@@ -121,7 +122,7 @@ impl<'a> Call<'a> {
         Query::new(self.query, &[]).map(drop)
     }
 
-    /// Starts an action of the caller's project that waits for no other action. Returns its ID.
+    /// Starts an action in the caller's project and returns its ID. The action does not wait for another action.
     fn run(
         &mut self,
         command: &'static str,
@@ -226,8 +227,8 @@ impl Cloud {
             .collect()
     }
 
-    /// Returns the servers of a project without their documents, for callers that look at every request. This
-    /// costs a fiftieth.
+    /// Returns the servers of a project without their documents. This costs a fiftieth of the full list, for callers
+    /// that need the servers at every request.
     pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
         let world = self.lock();
         let summary = |server: &Server| ServerSummary {
@@ -281,9 +282,8 @@ impl Cloud {
         self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }
 
-    /// Changes a server as the API shows it. From then on the API shows the document that `edit` left behind, even
-    /// when the real API would never show it. `edit` must not call this cloud again. Nothing happens when the
-    /// server is gone.
+    /// Lets `edit` change a server in the form that the API shows. The API then shows the changed document, even when
+    /// the real API would never show it. `edit` must not call this cloud. Nothing happens when the server is gone.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
@@ -324,7 +324,7 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// While `held` is true, no action ends. Afterwards the actions end whose time is over.
+    /// Sets whether actions are held. While they are held, no action ends. Afterwards, the actions that are due end.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }
@@ -334,9 +334,10 @@ impl Cloud {
         self.lock().metadata_server = server;
     }
 
-    /// Locks the world and brings it up to date: work that is due is done.
+    /// Locks the world and does the work that is due by now.
     fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that panicked while it held the lock has failed already. The other tests may go on.
+        // The lock is used even after a panic in another test. That test has failed already, and the other tests
+        // may go on.
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let now = world.clock.now();
         world.advance(now);
@@ -356,7 +357,7 @@ impl Handler for Cloud {
         let correlation = world.new_correlation_id();
         let budget = world.budgets.get(&project).cloned();
         let ahead_s = world.circumstances.clock_ahead_s;
-        // The answer is written while other requests are served.
+        // The answer is converted to bytes without the lock, while other requests are served.
         drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
@@ -398,7 +399,8 @@ impl Reply {
     }
 }
 
-/// Returns the answer, and the project whose rate limit the request counts against (0 for an unknown token).
+/// Returns the answer, and the ID of the project to whose rate limit the request counts. The ID is 0 when the
+/// token is unknown.
 fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
     let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let token = token.and_then(|token| world.tokens.get(token)).copied();

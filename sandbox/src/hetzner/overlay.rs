@@ -1,4 +1,4 @@
-//! The fields of a resource that a test has set by hand, and that the simulation cannot produce.
+//! The fields of a resource that a test has changed by hand to values that the simulation cannot produce.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::text::Text;
 
-/// The top-level fields that replace those of the simulation. `None` means that the field is left out.
+/// The top-level fields that are shown instead of the simulation's. `None` means that the field is not shown.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay(BTreeMap<String, Option<Value>>);
 
 impl Overlay {
-    /// Returns the fields in which `wanted` differs from the document that the simulation shows by itself.
+    /// Returns the fields in which `wanted` differs from `plain`, the document that the simulation would show.
     pub fn between(wanted: &Value, plain: &Value) -> Overlay {
         let (Some(wanted), Some(plain)) = (wanted.as_object(), plain.as_object()) else {
             return Overlay::default();
@@ -21,12 +21,12 @@ impl Overlay {
         Overlay(names.map(|name| (name.clone(), wanted.get(name).cloned())).collect())
     }
 
-    /// Drops the value of this field, so that the simulation's value is shown again.
+    /// Removes the value that was set for this field. The simulation's value is then shown again.
     pub fn forget(&mut self, field: &str) {
         self.0.remove(field);
     }
 
-    /// Returns `plain` with the fields that were set by hand.
+    /// Returns `plain` after replacing the fields that were set by hand.
     pub fn over(&self, plain: Text) -> Text {
         if self.0.is_empty() {
             return plain;

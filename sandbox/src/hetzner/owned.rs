@@ -1,5 +1,5 @@
-//! Everything that the resources of a project have in common (an ID, a name that is unique for their kind, labels), and
-//! the functions that follow from it: finding, listing and naming resources.
+//! The parts that all resources of a project have in common: an ID, a name that is unique for their kind, and labels.
+//! The module finds, lists and names resources by these parts.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{Call, Reply};
 
 /// A resource of a project.
 pub trait Owned: Sized + 'static {
-    /// The kind as in errors and in an action's resources, e.g. `load_balancer`.
+    /// The name of the kind in errors and in the resources of an action, e.g. `load_balancer`.
     const KIND: &'static str;
 
     /// Returns the resources of all projects, by ID.
@@ -28,7 +28,8 @@ pub trait Owned: Sized + 'static {
     fn labels(&self) -> &Labels;
 }
 
-/// Implements [`Owned`] for a resource with fields of these names, whose kind is kept in a field of the world.
+/// Implements [`Owned`] for a resource that has fields of these names. All resources of the kind are in one field
+/// of the world.
 macro_rules! owned {
     ($resource:ty, $kind:literal, $place:ident) => {
         impl $crate::hetzner::owned::Owned for $resource {
@@ -116,7 +117,7 @@ pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, A
     check_name::<T>(call, fields, fields.required("name", name)?, None)
 }
 
-/// Reads the name and labels of a `PUT`. Fields that the request leaves out stay.
+/// Reads the name and labels of a `PUT`. Those that the request does not contain keep their values.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,
@@ -130,7 +131,8 @@ pub fn read_changes<T: Owned>(
     Ok((name, labels))
 }
 
-/// Checks that a name is unique in its project and not empty. The resource with the ID `own` may have the name already.
+/// Checks that a name is not empty and is unique in its project. The resource with the ID `own` may already
+/// have the name.
 fn check_name<T: Owned>(
     call: &Call,
     fields: &Fields,

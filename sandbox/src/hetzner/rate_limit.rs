@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// The number of requests that are left. Only whole requests can be spent; the fraction is the refill under way.
+    /// The number of requests that are left. The fraction is a refill that is not complete yet, and cannot be spent.
     remaining: f64,
     updated: Instant,
 }
@@ -54,7 +54,7 @@ impl Budget {
             / (HOUR.as_secs_f64() * clock.scale());
         // When the scale is zero, an hour takes no time: `hours` is infinite, or NaN when no time has passed either.
         let refill = if hours.is_nan() { limit } else { hours * limit };
-        // A test may have set more than the limit. A refill never reduces the number.
+        // A test may have set a number above the limit. A refill never lowers the number.
         self.remaining = self.remaining.max((self.remaining + refill).min(limit));
         self.updated = now;
     }

@@ -1,4 +1,4 @@
-//! JSON as text, from which answers are made. A tree of a server with its prices would cost twenty times as much.
+//! JSON that is built as text. A tree for a server with its prices would cost twenty times as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct Text(String);
 
 impl Text {
-    /// Returns the text of no document.
+    /// Returns an empty text, which means that there is no document.
     pub const fn none() -> Text {
         Text(String::new())
     }
@@ -26,7 +26,8 @@ impl Text {
         Text(out)
     }
 
-    /// Adds one more field to an object, if there is a value. The object must not be empty.
+    /// Adds one more field to the end of an object. Nothing happens when there is no value. The object must
+    /// not be empty.
     pub fn and(mut self, name: &str, value: Option<Text>) -> Text {
         if let Some(value) = value {
             self.0.pop();
@@ -39,7 +40,7 @@ impl Text {
         self.0.into_bytes()
     }
 
-    /// Parses the text to a tree.
+    /// Parses the text into a tree.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -57,7 +58,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// A value that can be a part of a document.
+/// A value that can be written into a JSON document.
 pub trait Part {
     fn write(&self, out: &mut String);
 }

@@ -17,13 +17,13 @@ use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
 
-/// The first ID of all resources in projects. Projects are numbered from 1.
+/// The first ID of the resources that projects contain. Projects themselves are numbered from 1.
 const FIRST_ID: u64 = 1_000_001;
 
 pub struct World {
     pub clock: Clock,
     pub tokens: HashMap<String, Token>,
-    /// The request budgets by project. The entry of project 0 is for requests with an unknown token.
+    /// The request budget of each project. Project 0 stands for requests with an unknown token.
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Returns a new ID. IDs are never used twice, and grow.
+    /// Returns a new ID. The ID is larger than all earlier IDs, unless [`with_id`](World::with_id) has chosen it.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Gives this ID to the first resource that `make` creates, and to no later resource.
+    /// Calls `make`, and gives this ID to the first resource that it creates. Later resources get new IDs.
     pub fn with_id<T>(&mut self, id: u64, make: impl FnOnce(&mut World) -> T) -> T {
         self.next_id = self.next_id.max(id.saturating_add(1));
         self.chosen_id = Some(id);
@@ -119,7 +119,7 @@ impl World {
         owned::of_project(self, project)
     }
 
-    /// Brings the world to `now`: actions that are due take effect, in the order in which they are due.
+    /// Brings the world to the time `now`. Actions that are due take effect, in the order in which they are due.
     pub fn advance(&mut self, now: Instant) {
         while let Some(due) = self.actions.take_due(now) {
             due.run(self);

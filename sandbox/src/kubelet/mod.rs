@@ -1,4 +1,5 @@
-//! The machines' side of the cluster: kubelets that register and report, and the node controller that misses them.
+//! The machines' side of the cluster: kubelets that register and report, and the node controller that
+//! reacts when they do not.
 //!
 //! A simulated kubelet behaves as with `--cloud-provider=external`. The kubelet registers its Node with the
 //! `uninitialized` taint and the addresses it sees, and reports its conditions every [`REPORT_PERIOD`]. The kubelet

@@ -1,4 +1,4 @@
-//! What the method and path of a request mean, as in the `RequestInfo` of Kubernetes.
+//! Parses the method and path of a request, with the rules of the `RequestInfo` of Kubernetes.
 
 use crate::exchange::Request;
 

@@ -223,12 +223,12 @@ pub fn named(plural: &str) -> Option<&'static Resource> {
 }
 
 impl Resource {
-    /// Returns e.g. `v1` or `coordination.k8s.io/v1`.
+    /// Returns the group and version, such as `v1` or `coordination.k8s.io/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
     }
 
-    /// Returns e.g. `nodes` or `leases.coordination.k8s.io`.
+    /// Returns a name such as `nodes` or `leases.coordination.k8s.io`.
     pub fn qualified(&self) -> String {
         status::qualified(self.plural, self.group)
     }

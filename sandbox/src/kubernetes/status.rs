@@ -254,7 +254,7 @@ impl Refusal {
     }
 }
 
-/// Returns e.g. `leases.coordination.k8s.io`, or `nodes` for the core group.
+/// Returns a name such as `leases.coordination.k8s.io`, or `nodes` for the core group.
 pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }

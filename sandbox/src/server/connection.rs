@@ -1,4 +1,4 @@
-//! Serves one connection: request, fault, handler, answer, and again.
+//! Serves one connection. For each request, the faults are chosen, the handler is called, and the answer is written.
 
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -84,7 +84,7 @@ struct Ports {
 pub struct Projects {
     /// The project with the servers.
     pub own: u64,
-    /// A project of somebody else.
+    /// A project that belongs to somebody else.
     pub foreign: u64,
     pub token: String,
     pub read_only_token: String,
@@ -213,7 +213,7 @@ impl Sandbox {
         }
     }
 
-    /// Whether nothing listens and [`exchange`](Sandbox::exchange) answers.
+    /// Whether no port is open, and requests are answered by [`exchange`](Sandbox::exchange) alone.
     pub fn is_in_memory(&self) -> bool {
         self.tls.is_none()
     }

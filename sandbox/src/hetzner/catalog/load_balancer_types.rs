@@ -21,7 +21,7 @@ pub struct LoadBalancerType {
     pub max_services: usize,
     pub max_assigned_certificates: usize,
     pub max_connections: u64,
-    /// The price of a month in cents of a euro without VAT, which is the same in every location.
+    /// The price of a month in euro cents without VAT. It is the same in all locations.
     monthly_cents: u64,
 }
 
@@ -40,7 +40,7 @@ impl LoadBalancerType {
         let dates = world.circumstances.deprecated.get(self.name);
         let deprecation = dates
             .map(|(announced, until)| text!({"announced": announced, "unavailable_after": until}));
-        // Nothing changes the prices.
+        // The prices never change, so that their JSON is made only once.
         static PRICES: OnceLock<BTreeMap<u64, Text>> = OnceLock::new();
         let prices = PRICES.get_or_init(|| {
             let all = LoadBalancerType::all().iter();
@@ -77,7 +77,7 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// Types that are no longer sold are left out, as with server types.
+    /// A list without filters leaves out types that are no longer sold, like the list of server types.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

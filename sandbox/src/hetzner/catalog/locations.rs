@@ -18,9 +18,9 @@ pub struct Location {
     pub latitude: f64,
     pub longitude: f64,
     pub network_zone: &'static str,
-    /// The availability zone that the metadata service of a server in this location shows.
+    /// The availability zone of servers in this location, as the metadata service shows it.
     pub availability_zone: &'static str,
-    /// The monthly traffic of a server or a load balancer that costs nothing extra.
+    /// The traffic of a server or a load balancer that is free of charge, in terabytes a month.
     included_terabytes: u64,
 }
 
@@ -30,7 +30,7 @@ pub fn network_zone(name: &str) -> Option<&'static str> {
     zones.find(|zone| *zone == name)
 }
 
-/// Returns the bytes a month that cost nothing extra.
+/// Returns the traffic that is free of charge, in bytes a month.
 pub fn included_traffic(location: &str) -> u64 {
     Location::find(location).map_or(0, |location| location.included_terabytes << 40)
 }

@@ -33,15 +33,15 @@ struct Catalog {
     images: Vec<Image>,
 }
 
-/// The numbers that all prices share.
+/// The numbers from which all prices are computed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Prices {
-    /// The German VAT, which gross prices include.
+    /// The German VAT in percent, which is part of each gross price.
     vat_percent: f64,
-    /// The number of hours in a billed month. The monthly price is the limit for the sum of the hours.
+    /// The number of hours in a month for the bill. The sum of the hourly prices never exceeds the monthly price.
     hours_a_month: f64,
-    /// The price of traffic that is not included, in cents of a euro without VAT.
+    /// The price of traffic beyond the included traffic, in euro cents without VAT.
     cents_per_terabyte: f64,
 }
 
@@ -50,9 +50,9 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         .expect("the catalog is a part of the program")
 });
 
-/// A kind of entry.
+/// One kind of entry in the catalog, such as a location.
 pub trait Entry: Sized + 'static {
-    /// The name in errors and answers. With an `s`, it is the name of the list and its path.
+    /// The name of the kind in errors and answers. The name of the list, and its path, have an `s` at the end.
     const KIND: &'static str;
     /// The query parameters of the list. `sort` is documented only for locations and images, but `hcloud` sends `sort`
     /// for all lists.
@@ -69,7 +69,7 @@ pub trait Entry: Sized + 'static {
         true
     }
 
-    /// Whether the filters of a list select the entry.
+    /// Whether the entry matches the filters of a list.
     fn is_asked_for(&self, query: &Query) -> bool {
         query.one("name").is_none_or(|name| name == self.name())
     }
@@ -113,12 +113,12 @@ fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
     Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| entry.json(call.world)))
 }
 
-/// Parses the ID of a path segment. A segment that is not a number is a path that does not exist.
+/// Parses the ID in a path. A segment that is not a number is answered like a path that does not exist.
 pub fn id(segment: &str) -> Result<u64, ApiError> {
     segment.parse().map_err(|_| ApiError::no_such_path())
 }
 
-/// Answers `GET`, and refuses all other methods.
+/// Answers `GET`. Other methods are refused.
 pub fn read_only(
     method: &str,
     answer: impl FnOnce() -> Result<Reply, ApiError>,
@@ -126,7 +126,7 @@ pub fn read_only(
     if method == "GET" { answer() } else { Err(ApiError::wrong_method(method)) }
 }
 
-/// Returns the price of something in a location, from the price of a month in cents without VAT.
+/// Returns the price of something in a location. `monthly_cents` is the price of a month in euro cents without VAT.
 fn price_per_time(location: &str, monthly_cents: u64) -> Text {
     let (prices, monthly) = (&CATALOG.prices, monthly_cents as f64);
     text!({

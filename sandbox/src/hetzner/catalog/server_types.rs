@@ -31,12 +31,13 @@ pub struct ServerType {
 #[serde(deny_unknown_fields)]
 pub struct Offer {
     pub location: &'static str,
-    /// The price of a month in cents of a euro without VAT.
+    /// The price of a month in euro cents without VAT.
     pub monthly_cents: u64,
     pub deprecation: Option<Deprecation>,
 }
 
-/// When the end of the type was announced, and until when the type is sold, as RFC 3339 timestamps.
+/// The date on which the end of the type was announced, and the date until which the type is sold, as
+/// RFC 3339 timestamps.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {
@@ -45,8 +46,8 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON as it was at the first call, with one value for real and one for simulated time. The JSON is
-    /// kept because every server in a list shows its type with all prices.
+    /// Returns the JSON that was made at the first call, because every server in a list shows its type with all prices.
+    /// There is one JSON for real time and one for simulated time.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -59,7 +60,7 @@ impl ServerType {
 
     fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
-        // The old field on the type itself is only set when all locations agree.
+        // The old field `deprecation` of the type itself is only set when all locations have the same deprecation.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere
             .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));
@@ -122,7 +123,7 @@ impl Entry for ServerType {
         self.name
     }
 
-    /// Types that are no longer sold anywhere are left out of the list, as the documentation says.
+    /// A list without filters leaves out types that are no longer sold in any location, as the documentation says.
     fn is_offered(&self, _world: &World) -> bool {
         self.offers.iter().any(Offer::is_sold)
     }

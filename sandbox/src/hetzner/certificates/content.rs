@@ -22,7 +22,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads a certificate chain. Errors are sentences.
+    /// Reads a certificate chain. An error is a sentence about the problem.
     pub fn parse(pem: &str) -> Result<Content, String> {
         let chain = chain(pem)?;
         let first = chain.first().ok_or("holds no certificate")?;
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// Checks that the key belongs to the first certificate. Errors are sentences.
+/// Checks that the key belongs to the first certificate. An error is a sentence about the problem.
 pub fn check_key(certificate_pem: &str, key_pem: &str) -> Result<(), String> {
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(unreadable)?;
     let key = sign::any_supported_type(&key).map_err(unreadable)?;
@@ -63,7 +63,7 @@ fn unreadable(problem: impl Display) -> String {
 }
 
 fn fingerprint(der: &[u8]) -> String {
-    // The TLS library contains the hash already.
+    // The hash function is that of the TLS library, which this program contains anyway.
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(der));
     let bytes = hash.as_ref().map_or(&[][..], |hash| hash.as_ref());

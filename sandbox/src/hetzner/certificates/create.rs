@@ -14,7 +14,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// `POST /certificates`.
+/// Answers `POST /certificates`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let certificate = read(call)?;
     let (id, is_managed) = (certificate.id, certificate.managed.is_some());
@@ -28,7 +28,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Puts a certificate into the world as `POST /certificates` would. A managed certificate is issued already.
+/// Adds a certificate to the world as `POST /certificates` would. A managed certificate is already issued.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
@@ -41,8 +41,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Puts a certificate into the world as the API showed it. A certificate that was issued or uploaded can be used. The
-/// parts of its content that the API does not show are empty.
+/// Adds a certificate to the world as an API showed it. Load balancers can use the certificate when it was uploaded or
+/// issued. Those parts of its content that the API does not show are empty.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);

@@ -15,7 +15,8 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// A real issuance takes minutes now and then. Half a minute is enough to show that the issuance is not immediate.
+/// The duration of an issuance. A real issuance sometimes takes minutes, but half a minute is enough to show that it
+/// is not immediate.
 const TAKES: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
@@ -70,7 +71,7 @@ impl Managed {
 }
 
 impl Certificate {
-    /// Ends the issuance: the authority has issued the certificate, or could not.
+    /// Ends the issuance. The certificate authority has either issued the certificate or failed.
     pub fn complete(&mut self) {
         let issuance = match make(self.id, &self.domain_names) {
             Ok(content) => {
@@ -102,7 +103,7 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     action
 }
 
-/// `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
+/// Answers `POST /certificates/{id}/actions/retry`, which is allowed for certificates whose issuance failed.
 pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     let Some(managed) = &certificate.managed else {
@@ -120,7 +121,7 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Starts an issuance again as `retry` does, whether the last issuance failed or not.
+/// Starts an issuance again as `retry` does, even when the last issuance did not fail.
 pub fn retry_by_hand(world: &mut World, id: u64) {
     if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
         start(&mut Call::by_hand(world, project, b""), id, "issue_certificate");
@@ -128,7 +129,7 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // The status of a certificate shows the error of the certificate's newest action.
+    // A certificate's status shows the error of the newest action of this certificate.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;
@@ -139,7 +140,7 @@ fn end(world: &mut World, id: u64, outcome: Outcome) {
     }
 }
 
-/// Returns the first domain that is in none of the project's zones. Returns `None` when a test has not set the zones.
+/// Returns the first domain that is in no DNS zone of the project. Returns `None` when a test has not set the zones.
 fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
     let certificate = world.certificates.get(&id)?;
     let zones = world.circumstances.zones.get(&certificate.project)?;
@@ -158,7 +159,7 @@ fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
     let name = "sandbox issuer";
     let authority = match time::is_simulated() {
-        // Each issuance gives another certificate.
+        // Each issuance has a different certificate as its result.
         true => Authority::seeded(name, id ^ time::timestamp().as_nanosecond() as u64),
         false => Authority::new(name),
     };

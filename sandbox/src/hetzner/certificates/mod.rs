@@ -32,9 +32,9 @@ pub struct Certificate {
     created: Timestamp,
     pub labels: Labels,
     domain_names: Vec<String>,
-    /// `None` until the certificate is issued.
+    /// The content of the certificate. `None` until the certificate is issued.
     content: Option<Content>,
-    /// `None` for an uploaded certificate.
+    /// The issuance of a managed certificate. `None` for an uploaded certificate.
     managed: Option<Managed>,
 }
 

@@ -76,7 +76,7 @@ fn begin(call: &Call) -> Result<Fields, ApiError> {
     }
 }
 
-/// Checks that neither the load balancer nor the network has a running action. Returns both as the action's resources.
+/// Checks that no action runs on the load balancer or on the network. Returns both as resources for a new action.
 fn check_idle(call: &Call, one: &LoadBalancer, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, one)?;
     let network = networks::find(call, network)?.resource();

@@ -17,7 +17,8 @@ type Change = Box<dyn FnOnce(&mut World, u64) + Send>;
 /// Checks a request against the load balancer and returns the change.
 type Read = fn(Fields, &World, &LoadBalancer) -> Result<Change, ApiError>;
 
-/// The command in the path, the command of the action, and the function that reads the request.
+/// The changes, each with the last segment of its path, the `command` of its action, and the function that
+/// reads its request.
 const COMMANDS: [(&str, &str, Read); 11] = [
     ("add_service", "add_service", add_service),
     ("update_service", "update_service", update_service),
@@ -54,7 +55,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns a change of the load balancer alone, which also drops the value that a test had set in this field.
+/// Returns a change that affects only the load balancer. The change also removes the value that a test had set
+/// for this field.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {
@@ -190,7 +192,8 @@ fn enable(fields: Fields, _: &World, _: &LoadBalancer) -> Result<Change, ApiErro
     Ok(on("public_net", |one| one.public_enabled = true))
 }
 
-/// Disables the public interface, if everything is reachable without it.
+/// Disables the public interface. This is refused without a network, and when a target is not reached by
+/// its private address.
 fn disable(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     fields.finish()?;
     if one.private_net.is_none() {

@@ -25,12 +25,12 @@ const TAKES: Duration = Duration::from_millis(2000);
 /// A checked request: the planned load balancer without its public addresses.
 struct Order {
     planned: LoadBalancer,
-    /// The Primary IPs that the request asks for.
+    /// The IDs of the Primary IPs that the request contains.
     ipv4: Option<u64>,
     ipv6: Option<u64>,
 }
 
-/// `POST /load_balancers`.
+/// Answers `POST /load_balancers`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;
@@ -52,7 +52,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"load_balancer": created, "action": call.world.action_json(action)})))
 }
 
-/// Puts a load balancer into the world as `POST /load_balancers` would, complete and without an action.
+/// Adds a load balancer to the world as `POST /load_balancers` would. The load balancer is complete at once, and there
+/// is no action.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let call = Call::by_hand(world, project, body.as_bytes());
@@ -65,7 +66,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Completes an attachment whose address is reserved. Nothing happens when the load balancer or the network is gone.
+/// Completes an attachment whose address was reserved earlier. Nothing happens when the load balancer or the
+/// network is gone.
 pub fn connect(world: &mut World, id: u64, net: PrivateNet) {
     let network = world.networks.get_mut(&net.network);
     let (Some(one), Some(network)) = (world.load_balancers.get_mut(&id), network) else {
@@ -112,7 +114,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 impl LoadBalancer {
-    /// Returns a load balancer without any contents, and without an ID and public addresses as yet.
+    /// Returns an empty load balancer, which has no ID and no public addresses yet.
     pub fn new(
         project: u64,
         location: &'static Location,
@@ -174,7 +176,7 @@ fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
     Ok(found)
 }
 
-/// Reads either the location or the network zone. The location is then the first of the zone.
+/// Reads the location or the network zone of a request. For a zone, the first location of the zone is returned.
 fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
     match (fields.id_or_name("location")?, fields.string("network_zone")?) {
         (Some(text), None) => Location::find(&text)
@@ -235,7 +237,8 @@ fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Puts the load balancer into the world with its addresses. The network reserves the private address.
+/// Adds the load balancer to the world, together with its public addresses. Its private address is reserved
+/// in the network.
 fn build(world: &mut World, order: Order) -> Result<u64, ApiError> {
     let id = world.new_id();
     let (project, location) = (order.planned.project, order.planned.location);

@@ -1,4 +1,5 @@
-//! Functions for tests: a load balancer is edited as the API shows it, or put into the world as an API showed it.
+//! Functions for tests. They edit a load balancer in the form that the API shows, or add one to the world as an
+//! API showed it.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Puts a load balancer into the world as the API showed it.
+/// Adds a load balancer to the world as an API showed it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
@@ -72,7 +73,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Takes over the fields of an edited document that the simulation understands.
+    /// Applies those fields of an edited document that have a meaning in the simulation.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -102,7 +103,7 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Takes over the services. The checks of a service that stays continue without a pause.
+    /// Applies the services of an edited document. The health checks of a service that already existed go on.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();
@@ -118,7 +119,7 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // The fields that the simulation adds are left out.
+            // Fields that the simulation adds to its JSON are removed before reading.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

@@ -11,12 +11,12 @@ use crate::hetzner::world::World;
 /// The time from the first check of a target, or from the start of its machine, until the target is healthy.
 const MOMENT: Duration = Duration::from_millis(3000);
 
-/// The machine that is checked.
+/// The machine to which the health checks of a target are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Machine {
     /// A cloud server by its ID.
     Server(u64),
-    /// A dedicated server, by the address of its target.
+    /// A dedicated server. The address is that in the target.
     Ip(IpAddr),
 }
 
@@ -77,7 +77,7 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the health that follows from the state of the machine, for targets whose health no test has set.
+/// Returns the health that follows from the state of the machine. It is shown when no test has set the target's health.
 fn natural(
     world: &World,
     one: &LoadBalancer,

@@ -17,12 +17,12 @@ const TYPES: [(&str, &[&str]); 4] = [
     ("bandwidth", &["bandwidth.in", "bandwidth.out"]),
 ];
 
-/// The number of samples for which the API chooses the step, when a request contains no step.
+/// The number of samples at which the API aims when a request does not specify the step.
 const USUAL_SAMPLES: i64 = 200;
 /// The largest number of samples that is returned.
 const MOST_SAMPLES: i64 = 500;
 
-/// Whether there is a series of this name.
+/// Whether the API has a series of this name.
 pub fn is_a_series(name: &str) -> bool {
     TYPES.iter().any(|(_, series)| series.contains(&name))
 }

@@ -64,13 +64,13 @@ pub struct LoadBalancer {
     pub targets: Vec<Target>,
     pub private_net: Option<PrivateNet>,
     pub public_enabled: bool,
-    /// IDs of Primary IPs.
+    /// The IDs of the Primary IPs.
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,
-    /// The results of health checks that a test has set, for one listen port or for all.
+    /// The health check results that a test has set, by machine and listen port. `None` means all listen ports.
     pub health: BTreeMap<(Machine, Option<u16>), Health>,
-    /// Series of metrics by name, e.g. `bandwidth.in`. A series that is not in the map is 0.
+    /// The values of metrics that a test has set, by the name of the series, e.g. `bandwidth.in`. Other series are 0.
     pub metrics: BTreeMap<String, f64>,
     edited: Overlay,
 }
@@ -108,7 +108,7 @@ impl LoadBalancer {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Returns the JSON without the fields that a test has edited.
+    /// Returns the JSON without the changes that a test has made by hand.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =
@@ -139,7 +139,7 @@ pub fn with_target(world: &World, server: &Server) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the IDs of the load balancers that reach the server by its public address.
+/// Returns the IDs of the load balancers whose traffic reaches the server by its public address.
 pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
     let is_public = |one: &&LoadBalancer| {
         let mut targets = one.targets.iter();
@@ -187,7 +187,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// `POST /load_balancers/{id}/actions/{command}`.
+/// Answers `POST /load_balancers/{id}/actions/{command}`.
 fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, ApiError> {
     match command {
         "attach_to_network" => attachment::attach(call, one),

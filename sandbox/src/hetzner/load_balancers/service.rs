@@ -21,7 +21,7 @@ pub struct Service {
     pub listen_port: u16,
     pub destination_port: u16,
     proxyprotocol: bool,
-    /// Shown unless the protocol is tcp.
+    /// The settings for HTTP and HTTPS. The API does not show them for the protocol tcp.
     http: Http,
     health_check: HealthCheck,
     /// The time since which the service has been checked.
@@ -45,7 +45,7 @@ struct HealthCheck {
     interval_s: u64,
     timeout_s: u64,
     retries: u64,
-    /// Shown when the protocol is http.
+    /// The settings of a check by HTTP. The API shows them when the protocol is http.
     http: HealthCheckHttp,
 }
 
@@ -88,7 +88,7 @@ impl Service {
     pub fn read(mut fields: Fields) -> Result<Service, ApiError> {
         let protocol = fields.word("protocol", &PROTOCOLS)?;
         let protocol = fields.required("protocol", protocol)?;
-        // The well-known ports are the defaults.
+        // The well-known ports of a protocol are used when the request contains no ports.
         let (listen, destination) = match protocol {
             "http" => (Some(80), Some(80)),
             "https" => (Some(443), Some(80)),
@@ -119,7 +119,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Returns this service with the changes of a request. Fields that the request leaves out stay.
+    /// Returns this service with the changes that a request contains. Other fields keep their values.
     pub fn updated(&self, mut fields: Fields) -> Result<Service, ApiError> {
         let mut service = self.clone();
         if let Some(protocol) = fields.word("protocol", &PROTOCOLS)? {
@@ -290,7 +290,7 @@ impl HealthCheck {
 
 impl HealthCheckHttp {
     fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
-        // Null removes the domain.
+        // A domain that is null is removed.
         if fields.has("domain") {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }
@@ -326,7 +326,7 @@ impl HealthCheckHttp {
     }
 }
 
-/// Returns the error for a listen port that is in use, perhaps by the redirect of another service.
+/// Returns the error for a listen port that is already in use, by another service or by its HTTP redirect.
 pub fn port_used(port: u16) -> ApiError {
     refused("source_port_already_used", format!("source port {port} is already in use"))
 }

@@ -27,13 +27,13 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Server(u64),
-    /// The text of the selector, and the parsed selector.
+    /// The selector, as text and parsed.
     LabelSelector(String, Selector),
     Ip(IpAddr),
 }
 
 impl Target {
-    /// Reads the target of a request. A request that removes a target has no `use_private_ip`.
+    /// Reads the target in a request. A request that removes a target has no `use_private_ip`.
     pub fn read(mut fields: Fields) -> Result<Target, ApiError> {
         let kind = fields.word("type", &TYPES)?;
         let kind = fields.required("type", kind)?;
@@ -96,7 +96,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether the target needs the load balancer's private interface.
+    /// Whether the target is reached by the load balancer's private interface.
     pub fn is_private(&self) -> bool {
         match &self.kind {
             Kind::Ip(ip) => is_private(*ip),
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// Whether traffic for this target goes to the server.
+    /// Whether the target sends traffic to the server.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -115,7 +115,7 @@ impl Target {
         }
     }
 
-    /// Returns the machines behind the target at the moment.
+    /// Returns the machines that the target currently stands for.
     pub fn machines(&self, world: &World, one: &LoadBalancer) -> Vec<Machine> {
         match &self.kind {
             Kind::Server(id) => vec![Machine::Server(*id)],
@@ -159,7 +159,7 @@ impl Target {
         matches!(&self.kind, Kind::LabelSelector(_, selector) if selector.matches(&server.labels))
     }
 
-    /// Checks that the load balancer has the interface by which the target is reached.
+    /// Checks that the load balancer has the interface that the target needs.
     fn check_way(&self, one: &LoadBalancer) -> Result<(), ApiError> {
         match (self.use_private_ip, one.private_net) {
             (true, None) => Err(not_attached()),
@@ -168,8 +168,7 @@ impl Target {
         }
     }
 
-    /// Checks that the server has the interface by which the target is reached. The server may lose
-    /// the interface later.
+    /// Checks that the server has the interface that the target needs. The server may lose this interface later.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {
@@ -218,8 +217,8 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if one.public_enabled { Ok(()) } else { Err(public_disabled()) }
 }
 
-/// Checks that Robot is available, because only Robot knows who owns an address. The API's document gives no status.
-/// Addresses of the Cloud are known without Robot.
+/// Checks that Robot is available, because Robot alone knows the owner of an address. The API's document does not say
+/// which status the error has. Addresses of Cloud servers are known without Robot.
 fn available(world: &World) -> Result<(), ApiError> {
     match world.circumstances.robot_unavailable {
         true => Err(ApiError::new(503, "robot_unavailable", "Robot is not available")),

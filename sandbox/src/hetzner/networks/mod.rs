@@ -42,11 +42,11 @@ pub struct Network {
     pub labels: Labels,
     pub delete_protection: bool,
     pub expose_routes_to_vswitch: bool,
-    /// The addresses in use, including addresses that a running action is about to assign.
+    /// The addresses in use, including those that running actions will assign at their end.
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
-    /// IDs of the servers whose attachment is complete.
+    /// The IDs of the servers that are completely attached.
     pub servers: BTreeSet<u64>,
-    /// IDs of the load balancers whose attachment is complete.
+    /// The IDs of the load balancers that are completely attached.
     pub load_balancers: BTreeSet<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Network {
         first_address(self.ip_range)
     }
 
-    /// Whether nobody holds the address and the address is not reserved.
+    /// Whether the address is neither used nor reserved.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
         address != self.gateway()
             && address != PUBLIC_GATEWAY
@@ -102,8 +102,8 @@ impl Network {
         None
     }
 
-    /// Returns the requested address if it is available, or without a request the lowest free address of
-    /// a matching subnet.
+    /// Returns the requested address if it is available. Without a request, returns the lowest free address of
+    /// a suitable subnet.
     pub fn choose(
         &self,
         zone: &str,

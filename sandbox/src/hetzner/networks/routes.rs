@@ -72,7 +72,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Whether the destination is 0.0.0.0/0, which contains everything and is allowed beside all other routes.
+    /// Whether the destination is 0.0.0.0/0. This range overlaps all other destinations, but is allowed beside them.
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
     }

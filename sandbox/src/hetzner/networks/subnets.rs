@@ -19,9 +19,9 @@ const DEFAULT_PREFIX: u8 = 24;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SubnetType {
     Cloud,
-    /// The old name of `Cloud`.
+    /// The old name of the type `Cloud`.
     Server,
-    /// Connects dedicated servers.
+    /// A subnet that connects dedicated servers.
     Vswitch,
 }
 
@@ -85,7 +85,8 @@ impl Subnet {
         self.kind != SubnetType::Vswitch
     }
 
-    /// Returns the JSON. `gateway` is the network's gateway; a vSwitch has its own gateway.
+    /// Returns the JSON. `gateway` is the gateway of the network, but a subnet of type `vswitch` shows a gateway
+    /// of its own.
     pub fn json(&self, gateway: Ipv4Addr) -> Text {
         let (kind, gateway) = match self.kind {
             SubnetType::Cloud => ("cloud", gateway),

@@ -1,6 +1,6 @@
 //! `POST /primary_ips/{id}/actions/{command}`: giving addresses to servers that are off, taking them back, protection.
 //!
-//! A load balancer keeps the addresses of its creation: none is assigned to the load balancer or removed later.
+//! A load balancer keeps the Primary IPs with which it was created. None can be assigned to it or taken from it later.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub fn check_assignable(
     Ok(server.location)
 }
 
-/// Starts the action that gives a checked Primary IP to a server.
+/// Starts the action that gives a Primary IP to a server. The Primary IP was checked before.
 pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
     let address = find(call, id)?.address;
     let holder = Resource { kind: "server", id: server };

@@ -17,7 +17,7 @@ use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 use crate::time;
 
-/// Allocates a Primary IP for `holder`, which is deleted together with `holder`. Returns its ID.
+/// Allocates a Primary IP for `holder` and returns its ID. The Primary IP is deleted together with `holder`.
 pub fn allocate(
     world: &mut World,
     project: u64,
@@ -36,7 +36,7 @@ pub fn allocate(
     Ok(id)
 }
 
-/// `POST /primary_ips`.
+/// Answers `POST /primary_ips`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let (id, server) = read(call)?;
     let action = match server {
@@ -49,14 +49,14 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Puts a free Primary IP into the world as `POST /primary_ips` would.
+/// Adds a free Primary IP to the world as `POST /primary_ips` would.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Puts a Primary IP into the world as the API showed it.
+/// Adds a Primary IP to the world as an API showed it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let text = fields.string("ip")?.unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Creates the Primary IP of a request. Returns its ID and the server for which the address is requested.
+/// Creates the Primary IP of a request. Returns its ID, and the server to which the request gives it.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;

@@ -37,7 +37,7 @@ pub struct PrimaryIp {
     pub labels: Labels,
     pub address: Address,
     pub location: &'static Location,
-    /// The server or load balancer that has the address.
+    /// The server or load balancer to which the Primary IP is assigned. `None` when the Primary IP is free.
     pub assignee: Option<Resource>,
     pub auto_delete: bool,
     pub blocked: bool,
@@ -48,7 +48,7 @@ pub struct PrimaryIp {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Address {
     V4(Ipv4Addr),
-    /// A /64.
+    /// An IPv6 range with a prefix length of 64.
     V6(Ipv6Net),
 }
 
@@ -70,7 +70,7 @@ impl Address {
         }
     }
 
-    /// Returns the address on which a load balancer answers. In a /64 this is the first address.
+    /// Returns the address on which a load balancer listens. For a /64 it is the first address.
     pub fn of_holder(self) -> IpAddr {
         match self {
             Address::V4(ip) => ip.into(),
@@ -93,7 +93,7 @@ impl PrimaryIp {
         Resource { kind: "primary_ip", id: self.id }
     }
 
-    /// Sets the name of the address. `None` restores the provider's own name.
+    /// Sets the DNS name of the address. `None` restores the provider's default name.
     pub fn set_dns_ptr(&mut self, ip: IpAddr, name: Option<String>) {
         match (name, self.address) {
             (Some(name), _) => self.dns_ptr.insert(ip, name),
@@ -119,7 +119,7 @@ impl PrimaryIp {
         })
     }
 
-    /// Returns the JSON inside the load balancer that has the Primary IP.
+    /// Returns the JSON of the Primary IP that is part of its load balancer's JSON.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({
@@ -141,7 +141,7 @@ pub fn assign(world: &mut World, id: u64, holder: Resource) {
     }
 }
 
-/// Releases the Primary IPs of a holder that is gone. They are deleted too, or become free.
+/// Releases the Primary IPs of a holder that is gone. Those with `auto_delete` are deleted, and the others become free.
 pub fn release(world: &mut World, holder: Resource) {
     world.primary_ips.retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
     for primary in world.primary_ips.values_mut() {
@@ -166,7 +166,7 @@ pub fn check_free(
     if primary.address.version() != version {
         return refused("primary_ip_version_mismatch", "has the wrong IP version");
     }
-    // The code kept its name when datacenters became locations.
+    // The error code still says `datacenter`, although locations have replaced datacenters.
     if primary.location != location {
         return refused("primary_ip_datacenter_mismatch", "is in another location");
     }

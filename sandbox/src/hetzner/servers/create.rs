@@ -35,7 +35,7 @@ pub struct ServerSpec {
     pub image: String,
     pub ipv4: bool,
     pub ipv6: bool,
-    /// The IDs of networks, each with the server's address there. `None` means the lowest free address.
+    /// The IDs of networks, each with the server's address in the network. `None` means the lowest free address.
     pub networks: Vec<(u64, Option<IpAddr>)>,
     pub labels: BTreeMap<String, String>,
 }
@@ -75,11 +75,11 @@ struct Order {
 enum Public {
     None,
     New,
-    /// The ID of a Primary IP.
+    /// An existing Primary IP, by its ID.
     Existing(u64),
 }
 
-/// Puts a running server into the world, without an action and without the limit of servers per network.
+/// Adds a running server to the world, without an action and without the limit of servers per network.
 pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, ApiError> {
     let unknown =
         |field: &str, value: &str| ApiError::invalid(field, format!("'{value}' not found"));
@@ -123,7 +123,7 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
     Ok(id)
 }
 
-/// `POST /servers`.
+/// Answers `POST /servers`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     refuse_unserved(&mut fields)?;
@@ -152,7 +152,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
     let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
-    // The password is made up and as long as a real password, because nobody can log in here. There is no password when
+    // The password is invented, because nobody can log in here, and is as long as a real one. There is no password when
     // the request has an SSH key.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
@@ -164,7 +164,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Ends `create_server`: the machine exists, is switched off, and has its interfaces.
+/// Ends the action `create_server`. The server then exists with its interfaces, and is switched off. After a failure
+/// the server is removed.
 fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: Outcome) {
     if outcome == Outcome::Failure {
         return super::remove(world, id);
@@ -175,7 +176,7 @@ fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: O
     }
 }
 
-/// Reserves the addresses of all attachments, or of none.
+/// Reserves the addresses of all attachments. When one of them cannot be reserved, none is reserved.
 fn reserve_all(
     world: &mut World,
     server: &Server,
@@ -195,7 +196,7 @@ fn reserve_all(
     Ok(planned.private_net)
 }
 
-/// Refuses references to kinds of resources that this cloud does not have.
+/// Refuses references to kinds of resources that this simulation does not have.
 fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
     let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
     if let Some(first) = fields.list("volumes")?.unwrap_or_default().first() {
@@ -251,7 +252,8 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     })
 }
 
-/// Reads names or IDs of SSH keys and returns whether there are any. The API does not show later who may log in.
+/// Reads names or IDs of SSH keys, and returns whether there are any. The keys are not stored, because the API does not
+/// show them later.
 fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
     let keys = fields.list("ssh_keys")?.unwrap_or_default();
     for key in &keys {
@@ -329,7 +331,7 @@ fn read_public_net(
     Ok(found)
 }
 
-/// Returns the Primary IP of a new server, or `None` when the server gets none.
+/// Returns the ID of the new server's Primary IP, or `None` when the server has none.
 fn obtain(
     world: &mut World,
     project: u64,

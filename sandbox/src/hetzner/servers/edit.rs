@@ -1,4 +1,4 @@
-//! A function for tests: a server is edited as the API shows it.
+//! A function for tests, which edits a server in the form that the API shows.
 
 use std::net::Ipv4Addr;
 
@@ -33,7 +33,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Takes over the fields of an edited document that the simulation understands.
+    /// Applies those fields of an edited document that have a meaning in the simulation.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

@@ -1,4 +1,4 @@
-//! The deletion of a server, and the protection against it.
+//! The deletion of a server, and its protection from being deleted.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub fn remove(world: &mut World, id: u64) {
     load_balancers::forget_server(world, id);
 }
 
-/// Removes a server, while load balancers go on showing the server as a target.
+/// Removes a server, but not its targets. Load balancers continue to show the server as a target.
 pub fn remove_without_targets(world: &mut World, id: u64) {
     world.servers.remove(&id);
     let holder = Resource { kind: "server", id };

@@ -72,17 +72,17 @@ pub struct Server {
     pub ipv4: Option<PublicIpv4>,
     pub ipv6: Option<PublicIpv6>,
     pub private_net: Vec<Attachment>,
-    /// IDs of the server's firewalls.
+    /// The IDs of the server's firewalls.
     pub firewalls: Vec<u64>,
-    /// Whether the server is protected against deletion and rebuilding. The API wants both to be the same.
+    /// Whether the server is protected against deletion and rebuilding. The API requires that both have the same value.
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The fields that a test has set and that the fields above cannot express.
+    /// The fields that a test has changed to values that the fields above cannot store.
     edited: Overlay,
 }
 
-/// A public IPv4 address. The ID is that of the Primary IP.
+/// A public IPv4 address, with the ID of its Primary IP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublicIpv4 {
     pub id: u64,
@@ -92,7 +92,7 @@ pub struct PublicIpv4 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublicIpv6 {
     pub id: u64,
-    /// A /64, of which the server uses the first address.
+    /// The /64 of the server. The server uses the first address of this range.
     pub network: Ipv6Net,
 }
 
@@ -147,7 +147,7 @@ impl Server {
         self.status == Status::Running
     }
 
-    /// Returns the JSON without the fields that a test has edited.
+    /// Returns the JSON without the changes that a test has made by hand.
     fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
         let firewall = |id: &u64| text!({"id": id, "status": "applied"});
@@ -240,7 +240,7 @@ fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiErr
     }
 }
 
-/// `POST /servers/{id}/actions/{command}`.
+/// Answers `POST /servers/{id}/actions/{command}`.
 fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiError> {
     let begin: fn(&mut Call, &Server) -> Result<Reply, ApiError> = match command {
         "poweron" => power::on,
@@ -271,7 +271,7 @@ pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
     }
 }
 
-/// Removes the address of this version from a server.
+/// Removes the address of this IP version from a server.
 pub fn drop_address(world: &mut World, server: u64, address: Address) {
     if let Some(server) = world.servers.get_mut(&server) {
         match address {

@@ -105,7 +105,7 @@ pub fn start_after(world: &mut World, project: u64, server: Resource, create: u6
     })
 }
 
-/// A change of the power state: the status during the action and the status afterwards.
+/// A change of the power state. It contains the server's status during the action and afterwards.
 struct Switch {
     command: &'static str,
     takes: Duration,
@@ -133,7 +133,8 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
     Ok(call.world.action_reply(201, action))
 }
 
-/// Switches the server off after a shutdown request, unless somebody has switched the server meanwhile.
+/// Switches the server off as a reaction to a shutdown request. Nothing happens when the server was switched on or off
+/// since the request.
 fn obey(world: &mut World, id: u64) {
     if world.servers.get(&id).is_some_and(|server| server.status == Status::Stopping) {
         set_status(world, id, Status::Off);

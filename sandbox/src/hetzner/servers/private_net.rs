@@ -18,16 +18,16 @@ const TAKES: Duration = Duration::from_millis(1500);
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 
-/// The details of a requested attachment.
+/// The details of an attachment to a network, as a request contains them.
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,
-    /// The subnet from which the address is allocated.
+    /// The subnet from which the address must come.
     pub ip_range: Option<Ipv4Net>,
     pub alias_ips: Vec<Ipv4Addr>,
 }
 
-/// `attach_to_network`.
+/// Answers `attach_to_network`.
 pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let wish = Wish {
@@ -59,7 +59,7 @@ pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// `detach_from_network`.
+/// Answers `detach_from_network`.
 pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let network = read_network(call, &mut fields)?;
@@ -82,7 +82,7 @@ pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Answers `change_alias_ips`: the list replaces the previous list.
+/// Answers `change_alias_ips`. The list in the request replaces the previous aliases.
 pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let id = read_network(call, &mut fields)?;
@@ -171,7 +171,7 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the networks reserve exactly the addresses that a server shows.
+/// Makes the networks reserve exactly those addresses that the server has in its document.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
@@ -196,8 +196,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
     hold_what_is_shown(world, server);
 }
 
-/// Checks alias addresses. `fresh` are the aliases that the server does not have yet, and `count` is the number of
-/// aliases that the server will have.
+/// Checks alias addresses. `fresh` contains the aliases that the server does not have yet. `count` is the number of
+/// aliases that the server will then have.
 fn check_aliases(
     network: &Network,
     server: &Server,
@@ -234,7 +234,7 @@ fn read_network(call: &Call, fields: &mut Fields) -> Result<u64, ApiError> {
     networks::find(call, fields.required("network", id)?).map(|network| network.id)
 }
 
-/// Checks that neither the server nor the network has a running action. Returns both as the action's resources.
+/// Checks that no action runs on the server or on the network. Returns both as resources for a new action.
 fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, server)?;
     let network = networks::find(call, network)?.resource();

@@ -64,7 +64,7 @@ fn resources(group: &str) -> Value {
     list
 }
 
-/// Returns the entries of a resource and its subresource.
+/// Returns the entries in the discovery document for a resource and its subresource.
 fn entries(row: &Resource) -> Vec<Value> {
     let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
         "kind": row.kind, "verbs": row.verbs});

@@ -194,7 +194,8 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // The first patch is the one that may be refused because somebody else was faster.
+            // Only the first patch has a `resourceVersion`. It is therefore the only patch that is refused when another
+            // writer was faster.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {

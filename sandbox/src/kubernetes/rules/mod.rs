@@ -47,7 +47,7 @@ pub trait Rules: Sync {
         Vec::new()
     }
 
-    /// Returns the errors of a name.
+    /// Returns the errors that the name of a new object of this kind has.
     fn validate_name(&self, name: &str) -> Vec<String> {
         names::subdomain(name)
     }
