@@ -39,7 +39,7 @@ pub(super) struct Budget {
 struct State {
     /// The limit and the remaining calls that the API reported last, and the time of that report.
     seen: Option<(u64, u64, Instant)>,
-    /// How far the API's clock was ahead of ours.
+    /// The seconds by which the API's clock was ahead of this program's clock.
     clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
@@ -95,8 +95,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the limit and the remaining calls of the last answer that reported them, and
-    /// how far the API's clock was ahead of ours.
+    /// Returns the limit and the remaining calls of the last answer that reported them, and how far the API's clock was
+    /// ahead of this program's clock.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
         let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));

@@ -92,8 +92,8 @@ pub(super) enum Purpose {
     /// The Service adopts the load balancer. The write is not made when the load balancer has got a port or target
     /// since it was read for the plan.
     Adoption,
-    /// The Service leaves a load balancer that stays. The write is not made when the load balancer has got a port or
-    /// target since it was read for the plan.
+    /// The Service leaves a load balancer that is not deleted. The write is not made when the load balancer has got a
+    /// port or target since it was read for the plan.
     Release,
     /// The load balancer belongs to no Service, so that no later plan would repeat the write. When the write must not
     /// be made, this is an error.
@@ -118,7 +118,7 @@ pub struct Change {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate and its key. They are sent together with `request`, and never shown to people.
+    /// The certificate and its key. They are sent together with `request`, and never shown to users.
     pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates, with the source of the name.
     new_name: Option<Sourced<String>>,

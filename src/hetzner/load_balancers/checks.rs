@@ -11,9 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Why the load balancer must not be changed. The reason is that one of its targets is a node that the other profile
-/// has initialised. This controller would remove such a target, because the node is not its own. A start with the wrong
-/// profile must not lose the traffic.
+/// Returns why the load balancer must not be changed, when one of its targets is a node that the other profile has
+/// initialised. This controller would remove such a target, because it manages only nodes of its own profile. A start
+/// with the wrong profile must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();

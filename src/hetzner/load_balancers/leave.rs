@@ -81,8 +81,9 @@ pub(super) fn leave_others(
 /// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
 /// only a host name, it is not known which load balancer serves the Service, and all of them stay.
 ///
-/// `there` is the load balancer that the Service asks for. A refused plan that has something to leave makes these
-/// changes, and the reason for the refusal becomes a finding. The next plan has nothing to leave, and is refused again.
+/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the refused plan takes
+/// the Service off them, and the reason for the refusal becomes a finding. The next plan finds no unused load balancer,
+/// and is refused again.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &Context,
@@ -186,8 +187,8 @@ pub(super) fn removal(
 }
 
 /// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels
-/// last, so that a restart finds what is left. Whatever others added stays: ports that the Service does not have,
-/// servers that are no nodes, addresses and label selectors.
+/// last, so that after a restart the labels still say what must be removed. Whatever others added stays: ports that the
+/// Service does not have, servers that are no nodes, addresses and label selectors.
 pub(super) fn take_off(
     context: &Context,
     balancer: Labelled,

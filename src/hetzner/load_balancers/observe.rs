@@ -61,7 +61,8 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // A person who asks is also shown which of the wanted addresses an existing load balancer does not have.
+        // When a user asks for the plan, the plan also reports which of the wanted addresses an
+        // existing load balancer lacks.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(balancers, service),
     };

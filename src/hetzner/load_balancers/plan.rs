@@ -1,6 +1,6 @@
 //! The plan for one Service's load balancer, in stages. The first stage finds the load balancer and the ports that the
 //! Service has on it. The second stage compares the load balancer with what the Service wants. The last stage
-//! determines what is done, what follows, and what people should know.
+//! determines what is done, what follows, and what is reported to users.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, boxed};
@@ -75,7 +75,8 @@ impl Snapshot {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for now, so people are shown the load balancer that it has.
+        // The Service can't have what it asks for now, so the plan shows users the load balancer that
+        // the Service already has.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
@@ -384,7 +385,7 @@ fn refused(
     }
 }
 
-/// Adds to the plan a load balancer on which the Service has something.
+/// Adds to the plan a load balancer that belongs to the Service, wholly or in part.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

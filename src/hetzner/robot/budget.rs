@@ -26,7 +26,8 @@ pub(super) enum Call {
     Reset,
 }
 
-/// A token bucket for calls that share a limit. At most `holds + back_an_hour` calls are made in any hour.
+/// A token bucket for calls that share a limit. A full bucket has `holds` tokens, and gets `back_an_hour` tokens back
+/// in an hour. So at most `holds + back_an_hour` calls are made in any hour.
 struct Bucket {
     /// The bucket's name in metrics.
     name: &'static str,

@@ -25,7 +25,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// `None` when the load balancer is external, because nobody decides about the whole of an external load balancer.
+    /// The desired state of the whole load balancer. `None` when the load balancer is external, because no Service
+    /// decides about the settings of an external load balancer.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     /// Whether present targets keep the kind of IP, private or public, by which
@@ -489,7 +490,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
     Machine::Dedicated { number, public: node.dedicated_ipv4, private: internal.find(is_reached) }
 }
 
-/// Reports the fields of the Service that people rely on, and that have no effect here.
+/// Reports the fields of the Service that users may rely on, although they have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         parser.warning(

@@ -58,8 +58,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer that is not external, a server that is no node counts as a target of this cluster, too. An
-        // external load balancer may have such targets of other owners.
+        // On a load balancer that is not external, every server is treated as a target of this cluster, even a server
+        // that is no node. An external load balancer may have such targets of other owners.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -95,8 +95,8 @@ impl Ways {
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target for a machine. When a dedicated server lacks the wanted kind of address, the second value says so,
-    /// and the first value is its target by the other kind of address, if there is one.
+    /// The target for a machine. When a dedicated server lacks the wanted kind of address, the second value is the
+    /// address that is missing, and the first value is the target by the server's other address, if the server has one.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -483,7 +483,7 @@ impl Diff<'_, '_> {
     }
 }
 
-/// The kind of address by which a server is reached, as a text for people.
+/// The kind of address by which a server is reached, as text for messages.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }

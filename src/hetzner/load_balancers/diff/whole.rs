@@ -51,7 +51,7 @@ pub(crate) struct Differences {
     pub(crate) is_unfinished: bool,
 }
 
-/// The value, written as a text for people, with its source.
+/// The value, as text for messages, with its source.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -230,8 +230,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            // hcloud-cloud-controller-manager does not miss the other labels. So they are not written when a load
-            // balancer is taken over from that controller.
+            // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
+            // because that controller works without them.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()

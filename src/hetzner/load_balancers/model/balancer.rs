@@ -350,7 +350,8 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets without a label selector, and whether a private IP is used.
+    /// Returns the servers and addresses that are targets without a label selector. The second value is whether a
+    /// private IP is used to reach the target.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {

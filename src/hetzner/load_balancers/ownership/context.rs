@@ -57,7 +57,7 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default that is set for an unset field. `None` means that an unset field is left unchanged.
+    /// The source of the default value that an unset field gets. `None` means that an unset field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }

@@ -62,7 +62,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The reason that people see for a change of these labels.
+/// The reason that a plan gives for a change of these labels.
 pub(crate) const WHOSE: &str = "labels say whose it is";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
@@ -108,8 +108,8 @@ pub(crate) struct WantedLabel {
     pub(crate) key: String,
     /// `None` means that the label is to be absent.
     pub(crate) value: Option<String>,
-    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager. The
-    /// other labels are not missed then.
+    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager.
+    /// Labels for which this is false are not written then.
     pub(crate) counts_upstream: bool,
 }
 
@@ -172,8 +172,8 @@ impl Ownership {
         (set, removed)
     }
 
-    /// The labels that must be removed so that the labels state `to`, and all labels of `said`. They are in the order
-    /// of the keys.
+    /// Returns the labels that state `said`, and the labels that must be removed so that the labels state `to`. They
+    /// are in the order of their keys.
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));

@@ -110,7 +110,7 @@ pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>,
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// The load balancer whose ID is this text. When there is none, the load balancer whose name is this text.
+/// The load balancer whose ID is this text, or else the load balancer whose name is this text.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);
