@@ -1,5 +1,5 @@
 //! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the CSI driver and Terraform.
-//! Every call that is saved is left to them.
+//! Every call that this program saves is left to these other programs.
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The
-/// returned text becomes part of messages, and says what waits when less remains.
+/// returned text is for messages, and says which work waits when less than this share remains.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),

@@ -31,7 +31,8 @@ enum Trait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action changes addresses, and as a result targets. Both must be read again before the next change.
+    /// The action changes addresses of the load balancer, and thereby also its targets. Both must be read again before
+    /// the next change.
     ReadAgain,
 }
 use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
@@ -95,8 +96,8 @@ pub(super) enum Purpose {
     /// The Service leaves a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service, so that no later plan would repeat the write. When the write must not
-    /// be made, this is an error.
+    /// The load balancer belongs to no Service, and no later plan would repeat the write. So it is an error when the
+    /// write must not be made.
     Orphan,
     /// The write removes a target, and no existing target stays. So at least one new target must have
     /// been added before.

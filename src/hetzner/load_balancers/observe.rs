@@ -91,8 +91,8 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-/// The load balancer of a Service that has exactly one, and that wants one for itself. `None` for any other Service,
-/// which may get a new load balancer.
+/// The load balancer of a Service that has exactly one load balancer, and that neither shares it nor asks for a shared
+/// or external one. `None` for any other Service, which may get a new load balancer.
 fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
     let found: Vec<Labelled> =

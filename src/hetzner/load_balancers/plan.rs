@@ -169,8 +169,8 @@ impl Snapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = Snapshot::new(self.project.clone(), observed);
-        // When the load balancer that the Service asks for may not be adopted, the Service does not get
-        // this one instead.
+        // The load balancer that the Service asks for may not be adopted. The Service does not get
+        // the assigned one instead.
         if let Err(Unsettled::NotAdopted(why)) = given.settle(of, None).found {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -268,7 +268,8 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So one target is enough for leaving another load balancer.
+        // Some nodes may never become targets. So the Service leaves other load balancers when this one has
+        // at least one target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();

@@ -48,8 +48,8 @@ struct State {
     server: Bucket,
     /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
     reset: Bucket,
-    /// The time until which nothing is sent because Robot reported its rate limit, and the reason for the
-    /// errors of calls until then.
+    /// The time until which no call is sent because Robot reported its rate limit, and the reason that errors of calls
+    /// give until then.
     paused: Option<(Instant, String)>,
 }
 

@@ -70,7 +70,7 @@ impl Login {
         lock(&self.state).refused
     }
 
-    /// Continues the wait after a login of another process that was refused at this time. No credentials
+    /// Continues the wait that began when a login of another process was refused at this time. No credentials
     /// are sent until the wait ends, unless a file gets other credentials. A time in the future is taken as
     /// now, because clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {

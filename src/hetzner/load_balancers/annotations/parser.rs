@@ -161,8 +161,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Whether the annotation has a value other than `false`, for all ports or for a single port. The value `false`
-    /// asks for nothing, because the feature that it turns off is off anyway.
+    /// Whether the annotation has a value that is neither empty nor `false`, for all ports or for a single port. The
+    /// value `false` asks for nothing, because the feature that it turns off is off anyway.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))

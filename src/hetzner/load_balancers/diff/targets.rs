@@ -251,8 +251,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Compares the targets. `limit_now` is how many targets the load balancer can have before its type is changed.
-    /// Returns whether one of the targets that keep the other kind of address is reached by the public interface.
+    /// Compares the targets. `limit_now` is the number of targets that the load balancer can have before its type is
+    /// changed. Some targets can't be reached by the wanted kind of address, and keep the other kind. Returns whether
+    /// one of these is reached by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);

@@ -265,8 +265,8 @@ impl PrimaryIp {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, the one
-    /// with this ID is returned, or else the one with this name.
+    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, an ID
+    /// takes precedence over a name, and a name over an address.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,

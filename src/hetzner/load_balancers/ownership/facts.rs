@@ -161,10 +161,10 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// Returns, as a text for people, why the first foreign target is foreign. A target is foreign unless it is proven to
-/// be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the addresses of
-/// the nodes. For a label selector all servers that it selects are compared. A selector that selects no server, or
-/// whose servers the API did not list, is foreign.
+/// Returns a text for messages that says why the first foreign target is foreign. A target is foreign unless it is
+/// proven to be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the
+/// addresses of the nodes. For a label selector all servers that it selects are compared. A selector that selects no
+/// server, or whose servers the API did not list, is foreign.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }

@@ -153,7 +153,8 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
             return Ok(found.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
-        // The Service gets no other load balancer instead. `Group::refused` says why it can't have the external one.
+        // The Service gets no other load balancer instead. `Group::refused` says why the Service can't have the
+        // external load balancer.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(Found::Nothing(name)));

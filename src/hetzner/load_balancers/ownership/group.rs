@@ -44,8 +44,8 @@ const NONE: &str = "none";
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
     /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
-    /// Another Service that is released, untouched or no longer allowed is not a member, although it may still have
-    /// ports on the load balancer.
+    /// A Service is not a member when its management has ended, when its ports must stay as they are, or when the group
+    /// no longer allows it. Such a Service may still have ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
     /// external load balancer, and for a shared one without a Service of the group's own namespace.
@@ -78,8 +78,8 @@ pub(crate) enum Use<'a> {
 pub(crate) struct Wanted {
     /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are
-    /// shown to people.
+    /// The labels that this plan requires or removes, in the order of their keys. A plan shows only
+    /// these labels to users.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
@@ -179,8 +179,8 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
 }
 
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer
-/// without being a member. Such a Service is not allowed any more, or asks for another load balancer that it can't
-/// have, or is left alone.
+/// without being a member. The group does not allow such a Service any more, or the Service asks for another load
+/// balancer that it can't have, or its ports must stay as they are.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let mut made = made_for(share, balancers, group.cluster);
     group.members.iter().any(|member| member.namespace != share.namespace)
