@@ -413,7 +413,7 @@ impl Change {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// The next step that people can take after an error.
+    /// The next step that a user can take after an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
         let Code { code, fields } = failed.code.as_ref()?;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);

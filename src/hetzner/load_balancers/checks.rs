@@ -34,7 +34,8 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
     ))
 }
 
-/// The type that the load balancer should have: the wanted type, else the present type, else the smallest.
+/// The type that the load balancer should have. This is the desired type when one is set, else the present type, else
+/// the smallest type.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,

@@ -6,7 +6,7 @@
 //!
 //! | who asks | when | what stops it besides the rules below |
 //! |---|---|---|
-//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this one ended |
+//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
 //! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
 //! | `Snapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |

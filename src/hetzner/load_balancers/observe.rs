@@ -61,7 +61,7 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // When a user asks for the plan, the plan also reports which of the wanted addresses an
+        // When a user asks for the plan, the plan also reports which of the desired addresses an
         // existing load balancer lacks.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(balancers, service),
@@ -128,7 +128,7 @@ fn needs_certificates(service: &Service) -> bool {
     naming.any(|annotation| has(service, annotation))
 }
 
-/// Returns the load balancer types, and reads them when the known list is too old. `wanted` are the names of the types
+/// Returns the load balancer types, and reads them when the cached list is too old. `wanted` are the names of the types
 /// that the list must have. An empty name means that any type will do.
 fn types(
     api: &Api,

@@ -366,7 +366,7 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// The plan that makes no change, and says why. It shows the differences to people when they were computed.
+/// The plan that makes no change, and says why. It shows the differences to users when the differences were computed.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,

@@ -1,7 +1,7 @@
 //! Dedicated servers: the Robot web service, with its login, its budget and its errors.
 //!
 //! The web service's rules are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one
-//! after the other, because a wrong password must cost only one failed login, however many threads ask.
+//! after the other, because a wrong password must cost only one failed login, even when many threads ask.
 
 mod budget;
 mod error;

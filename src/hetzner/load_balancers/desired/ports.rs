@@ -506,7 +506,7 @@ impl PortReader<'_, '_> {
                 self.wanted.sources.entry(field).or_insert_with(usual);
             }
         }
-        // There is no annotation for the expected response.
+        // No annotation sets the expected response of a health check.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);

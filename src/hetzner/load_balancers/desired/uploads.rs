@@ -61,7 +61,7 @@ fn asked<'a>(
 /// Plans the uploads for all ports. `parser` collects what is wrong.
 pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
     let asked = asked(parser, context.service);
-    // Each Secret is planned once, however many ports name it.
+    // Each Secret is planned once, even when several ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
     for (port, named) in &asked {
         for secret in &named.value {

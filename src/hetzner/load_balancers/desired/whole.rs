@@ -108,8 +108,8 @@ pub(crate) enum Machine {
     },
 }
 
-/// The settings of the Service's status: the host name that is shown instead of addresses, the `ipMode`, and the
-/// addresses that are left out.
+/// The settings of the Service's status: the host name that replaces the addresses, the `ipMode`, and the addresses
+/// that are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the

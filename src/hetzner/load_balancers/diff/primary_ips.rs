@@ -101,8 +101,8 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         parser.warning(
             Reason::FieldIgnored,
-            // The message is the same before and after the creation, so that people get only one warning
-            // about the address.
+            // The message is the same before and after the creation, so that users get only one
+            // warning about the address.
             format!(
                 "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
                  that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \

@@ -111,8 +111,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports a problem when the API would refuse to attach the load balancer as wanted. `zone` is the network zone of the
-/// load balancer, when it is known.
+/// Reports a problem when the API would refuse the desired attachment of the load balancer. `zone` is the network zone
+/// of the load balancer, when it is known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,

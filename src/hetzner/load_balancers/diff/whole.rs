@@ -34,13 +34,13 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when it is to be created. Then every wanted field differs.
+    /// The load balancer. `None` when it is to be created. Then every desired field differs.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,
 }
 
-/// The differences between a load balancer and what is wanted.
+/// The differences between a load balancer and its desired state.
 #[derive(Default)]
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
@@ -195,7 +195,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Returns the wanted name, unless another load balancer has this name.
+    /// Returns the desired name, unless another load balancer has this name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
@@ -288,7 +288,8 @@ impl Diff<'_, '_> {
         Some(self.new_change(Action::ChangeType, body, resize))
     }
 
-    /// Reports when the load balancer is in another place than the wanted one, because it can't be moved.
+    /// Reports when the load balancer is in another place than the desired place, because a load
+    /// balancer can't be moved.
     fn check_place(&mut self, place: &Place) {
         let Some(is) = self.balancer.map(|balancer| &balancer.balancer.location) else {
             return;

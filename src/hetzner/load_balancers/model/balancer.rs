@@ -128,8 +128,8 @@ pub enum Target {
     /// A target that an operator has added: all servers with these labels.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that have the labels now. Each of them counts against the type's limit. `None` means that the
-        /// API did not say which servers these are.
+        /// The servers that have the labels now. Each of these servers takes one of the targets that the type allows.
+        /// `None` means that the API did not say which servers these are.
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },

@@ -129,7 +129,7 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the value as text for people. Equal texts mean equal values. Returns `None` when the protocol has no
+    /// Returns the value as text for messages. Equal texts mean equal values. Returns `None` when the protocol has no
     /// such field, or when the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();

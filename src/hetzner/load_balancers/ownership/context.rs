@@ -52,7 +52,7 @@ impl Snapshot {
 
 impl Project {
     /// Whether unset fields are left unchanged. hcloud-cloud-controller-manager leaves some unset fields unchanged, so
-    /// people have set them by hand, and a take-over must not reset them.
+    /// users have set them by hand, and a take-over must not reset them.
     pub(crate) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }

@@ -206,7 +206,7 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
 
 /// Whether the load balancer outlasts its Services. The annotation of the Service decides. Without the annotation the
 /// label `keep` decides, which may come from another Service of the group. The annotation of a guest in another
-/// namespace does not count. In doubt the load balancer stays.
+/// namespace is ignored. In doubt the load balancer stays.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

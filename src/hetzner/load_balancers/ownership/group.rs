@@ -57,8 +57,9 @@ pub(crate) struct Group<'a> {
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read. It is
-    /// not known what this Service asks for, and it may be a decider. So there are no deciders, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
+    /// It is not known what this Service asks for, and whether the Service is a decider. So there are no deciders,
+    /// and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -92,7 +93,7 @@ pub(crate) enum Owner {
     Member,
     /// A Service that this cluster had, and that does not exist any more.
     Gone,
-    /// Anybody else, or an unknown owner.
+    /// Any other owner, or an unknown owner.
     Other,
 }
 
@@ -570,8 +571,8 @@ impl<'a> Group<'a> {
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
-                    // When the owner does not ask for the port any more, the port is about to be removed, so it
-                    // counts as free.
+                    // When the owner does not ask for the port any more, the port is about to be removed, so the port
+                    // is treated as free.
                     if let Some(member) = member.filter(|service| claims(service, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
@@ -594,7 +595,7 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the labels that the load balancer is to have, and those that are shown in the plan: see [`Wanted`].
+    /// Returns the labels that the load balancer is to have, and the labels that the plan shows; see [`Wanted`].
     /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
     /// means that the load balancer outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(

@@ -279,7 +279,7 @@ impl Ownership {
 
     /// Whether the Service is a guest on the load balancer, which means that the load balancer belongs to a group of
     /// another namespace. When the label of the group was cut within the namespace, the namespace is not known, and the
-    /// Service counts as a guest.
+    /// Service is treated as a guest.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
