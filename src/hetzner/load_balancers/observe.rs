@@ -23,7 +23,7 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// list is read again.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// The data of earlier polls that is used again.
+/// The data of earlier polls, which later polls use again.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,

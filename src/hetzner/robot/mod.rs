@@ -185,7 +185,8 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     }
 }
 
-/// The highest number of characters of a label's value. Its first and last character are a letter or a digit.
+/// The highest number of characters of a label's value. The first and the last character of the value must be a letter
+/// or a digit.
 const LABEL_CHARACTERS: usize = 63;
 
 /// An entry of `GET /server`, and the answer of `GET /server/{number}`.

@@ -90,7 +90,7 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // Besides ports, only the targets of an external load balancer are ours to change.
+        // On an external load balancer, targets are all that this program changes besides ports.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -360,7 +360,7 @@ impl Diff<'_, '_> {
     /// Compares the private Network. When the load balancer is detached from its Network, it loses the targets that are
     /// reached by their private IP.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
-        // Without HCLOUD_NETWORK nothing is ever detached.
+        // Without HCLOUD_NETWORK this program never detaches a load balancer.
         let Some(wanted) = &whole.attach else {
             return;
         };

@@ -312,7 +312,7 @@ impl LoadBalancer {
         self.private_net.iter().find(|net| net.network == network)
     }
 
-    /// Returns the load balancer's port with this number.
+    /// Returns the load balancer's port that has this listen port.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
         self.services.iter().find(|listener| listener.listen_port == listen_port)
     }

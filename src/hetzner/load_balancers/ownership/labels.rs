@@ -5,7 +5,7 @@
 //! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
 //! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for; a Service of this name may take it again | we |
 //! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | we |
-//! | `ccm-from-scratch/cluster` | `--cluster-name`, for people | we |
+//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | we |
 //! | `ccm-from-scratch/created` | we created it; only the request that creates it writes the label, because a missing label must be safe | we |
 //! | `ccm-from-scratch/adopted` | we adopted it | we |
 //! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
@@ -34,10 +34,10 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The start of a key. The number of a port follows.
+/// The start of the key of a port's label. The port number follows.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of a key. The UID of a cluster follows.
+/// The start of a label's key. The UID of a cluster follows.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";

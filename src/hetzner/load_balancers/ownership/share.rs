@@ -82,8 +82,8 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Replaces the name of an external load balancer by its ID, so that both ways to name it give the same key. The key
-/// stays unchanged when the project has no such load balancer.
+/// Replaces the name of an external load balancer by its ID, so that the ID and the name of a load balancer give the
+/// same key. The key stays unchanged when the project has no such load balancer.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
