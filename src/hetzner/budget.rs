@@ -46,7 +46,8 @@ struct State {
 }
 
 impl Budget {
-    /// Checks that this call may be made now. The error says when to ask again, and costs no call.
+    /// Checks that this call may be made now. The error says when the call can be tried again. A call that is refused
+    /// here takes nothing from the budget.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
         self.admit_after(0, what, urgency, now)
     }

@@ -76,7 +76,8 @@ impl Budget {
         }
     }
 
-    /// Counts this call, which is made now. The error says when to ask again, and costs no call.
+    /// Takes this call, which is made now, from the budget. The error says when the call can be tried again. A call
+    /// that is refused here takes nothing from the budget.
     pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {

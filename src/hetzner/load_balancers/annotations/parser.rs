@@ -266,7 +266,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the place of the value for this port. A value for this port alone wins over a value for all ports.
+    /// Returns the place of the value for this port. A value for this port alone takes precedence over a
+    /// value for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A UDP port may have the same number as a TCP port, and has no values of its own.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);

@@ -195,9 +195,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Leaves out the ports that other Services have on the same load balancer. If a port is left out although the
-/// Service's status shows another load balancer, the Service keeps that other load balancer, with all its ports. In
-/// this case the other load balancer and the reasons are returned.
+/// Leaves out the ports that other Services have on the same load balancer. When a port is left out and the Service's
+/// status has the address of another load balancer, the Service stays on that other load balancer with all ports of the
+/// Service. In this case the function returns the other load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,

@@ -235,7 +235,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An empty annotation takes away the default of the environment.
+        // An empty annotation turns off the default that an environment variable sets.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {

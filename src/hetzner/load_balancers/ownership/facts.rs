@@ -132,9 +132,9 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 }
 
 /// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
-/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then the cluster
-/// was restored, and its UID is new. While the identity of this cluster is not known, one node among the targets is
-/// enough for `None`.
+/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then this cluster
+/// was restored, and got a new UID. While the identity of this cluster is not known, the result is also `None` when
+/// there is no target, or when at least one target is a node.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);

@@ -52,8 +52,8 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A guest that no host of the group allows any
-    /// more may not.
+    /// Whether the Service may get ports that it does not have yet. A Service of another namespace may not get such
+    /// ports when no Service of the group's own namespace allows it any more.
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
@@ -559,7 +559,7 @@ impl<'a> Group<'a> {
     }
 
     /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
-    /// its owner. When several Services ask for a new port, the oldest gets it.
+    /// its owner. When several Services ask for a new port, the oldest Service gets the port.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
