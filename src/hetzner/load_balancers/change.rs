@@ -383,7 +383,7 @@ impl Change {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate was deleted meanwhile.
+            // A server or certificate was deleted after the last read.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [

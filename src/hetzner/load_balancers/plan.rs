@@ -36,8 +36,8 @@ impl Snapshot {
             return self.bring_in_order(asked);
         };
         let mut plan = self.bring_in_order(self.settle(of, Some(stays)));
-        // Other Services decide whether the Service may use the load balancer that it asks for, and who has the port.
-        // So they may have to be read again.
+        // Other Services decide whether the Service may use the load balancer that it asks for, and which Service has
+        // the port. So the Services may have to be read again.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
@@ -81,8 +81,8 @@ impl Snapshot {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // The mode is set although the plan is refused. Otherwise a tenant could keep the other mode by a mistake
-        // in an annotation.
+        // The mode is set although the plan is refused. Otherwise a tenant could avoid mode `Proxy` by a
+        // mistake in an annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }

@@ -54,7 +54,8 @@ struct State {
 }
 
 impl Call {
-    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds need them.
+    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds of calls
+    /// need this part.
     fn reserve(self) -> f64 {
         match self {
             Call::Server => 20.0,

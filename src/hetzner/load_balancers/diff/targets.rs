@@ -118,8 +118,8 @@ impl Ways {
         }
     }
 
-    /// Splits the desired targets into those that can be targets and those that the cloud would refuse, and keeps their
-    /// order. Servers that do not exist are left out. An existing target with the right address stays as it is.
+    /// Splits the desired targets into targets that are possible and targets that the cloud would refuse. Their order
+    /// is kept. Servers that do not exist are left out. An existing target with the right address stays as it is.
     fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
         let reach = reach_of(nodes);
         // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
@@ -322,7 +322,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again before long. The servers may have the right addresses by then.
+        // The Service is planned again soon. The servers may have the desired addresses at that time.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();

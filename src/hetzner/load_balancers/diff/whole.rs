@@ -47,7 +47,7 @@ pub(crate) struct Differences {
     pub(crate) changes: Vec<Change>,
     /// All compared fields, including those that do not differ.
     pub(crate) fields: Vec<Field>,
-    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept before long.
+    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept soon.
     pub(crate) is_unfinished: bool,
 }
 

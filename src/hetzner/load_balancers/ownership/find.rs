@@ -142,8 +142,8 @@ fn several(why: String) -> Unfound {
     Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
 }
 
-/// The Service's own load balancer, the load balancer of its group, or the external one that it uses. `None` when the
-/// Service has none yet.
+/// The Service's own load balancer, the load balancer of its group, or the external load balancer that the Service
+/// uses. `None` when the Service has no load balancer yet.
 fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {

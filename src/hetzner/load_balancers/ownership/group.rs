@@ -447,8 +447,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().filter(move |service| service.namespace == namespace)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first. Some of them are members. The
-    /// others ask for another load balancer by now, and have not left this one yet.
+    /// The Services that have a port on this external load balancer, the oldest first. Some of these Services are
+    /// members. The other Services now ask for another load balancer, and have not left this load balancer yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -672,9 +672,9 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and the
-    /// group's ports that are on the load balancer and stay. A label that was never written, or was lost, is written
-    /// in this way.
+    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and
+    /// the group's ports that are on the load balancer and stay. So a label that was never written, or was
+    /// lost, is written as well.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,
