@@ -44,7 +44,8 @@ pub(super) fn addresses(
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let family = rules.family;
     let by_family = by_family(family);
-    // A dedicated server with another name may serve another purpose by now, so the node keeps its own name.
+    // A dedicated server with another name may serve another purpose by now, so the hostname is the name of the node,
+    // and not the name of the server.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -72,7 +73,8 @@ pub(super) fn addresses(
             ),
         )),
         (None, Some(net)) if family.value.wants_ipv6() => {
-            // Hetzner routes a /64 network to a server; Hetzner's images answer on its first address.
+            // Hetzner routes a /64 network to a server, and a server with one of Hetzner's images answers
+            // on the first address.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
             external(first.into(), by_server(ipv6_field));
         }

@@ -39,7 +39,8 @@ pub(super) trait Resource: DeserializeOwned {
     /// The name of the list, in paths and in answers.
     const LIST: &'static str;
     const ONE: &'static str;
-    /// Whether the list can be sorted. Lists that hardly ever change do not take `sort`; the API returns them by ID.
+    /// Whether the API can sort the list. Lists that hardly ever change do not take `sort`, and the API returns them in
+    /// the order of their IDs.
     const TAKES_SORT: bool = true;
     fn id(&self) -> u64;
 }
@@ -201,7 +202,8 @@ impl Api {
         number: u32,
         urgency: Urgency,
     ) -> Result<pages::Part<T>, provider::Error> {
-        // Pages that are not sorted by ID could miss a resource, in whatever order they are read. See `pages`.
+        // The pages are sorted by ID. Otherwise a resource could be missed, even when the pages are
+        // read backwards. See `pages`.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");

@@ -1,5 +1,5 @@
 //! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the CSI driver and Terraform.
-//! Every call that is saved is left to them.
+//! Every call that this program saves is left to these other programs.
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Returns the share of the rate limit, in percent, that must remain so that a call of this urgency is sent. The
-/// returned text becomes part of messages, and says what waits when less remains.
+/// returned text is for messages, and says which work waits when less than this share remains.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
         Urgency::CanWait => (10, "this refresh can wait"),
@@ -39,14 +39,15 @@ pub(super) struct Budget {
 struct State {
     /// The limit and the remaining calls that the API reported last, and the time of that report.
     seen: Option<(u64, u64, Instant)>,
-    /// How far the API's clock was ahead of ours.
+    /// The seconds by which the API's clock was ahead of this program's clock.
     clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
 
 impl Budget {
-    /// Checks that this call may be made now. The error says when to ask again, and costs no call.
+    /// Checks that this call may be made now. The error says when the call can be tried again. A call that is refused
+    /// here takes nothing from the budget.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
         self.admit_after(0, what, urgency, now)
     }
@@ -95,8 +96,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the limit and the remaining calls of the last answer that reported them, and
-    /// how far the API's clock was ahead of ours.
+    /// Returns the limit and the remaining calls of the last answer that reported them, and how far the API's clock was
+    /// ahead of this program's clock.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
         let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));

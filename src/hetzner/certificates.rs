@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Certificate {
     pub id: u64,
     pub name: String,
-    /// The labels, which every answer must have, like `used_by`: a certificate
-    /// without labels would seem to belong to nobody.
+    /// The labels, which every answer must have, like `used_by`: a certificate without labels would seem
+    /// to have no owner.
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,

@@ -116,7 +116,7 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // After two pages, this jumps to the page on which the ID is if it has moved as far as
+                // After two pages were read, the search jumps to the page that has the ID if the ID has moved as far as
                 // the resources of this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);

@@ -44,7 +44,7 @@ pub struct Settings {
     pub robot: Option<robot::Settings>,
     /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
-    /// The gate that is asked before every write whether the write may be sent.
+    /// The gate, which decides before every write whether the write may be sent.
     pub gate: Arc<dyn Gate>,
     /// The urgency of every write.
     pub urgency: Urgency,

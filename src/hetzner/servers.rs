@@ -91,8 +91,8 @@ pub(super) fn list(
     Ok(instances(api.list("", urgency)?, labels))
 }
 
-/// Reads the pages on which these server numbers are, or would be. The result has every server with one of these
-/// numbers that exists, and the other servers on the pages.
+/// Reads the pages on which these server IDs are, or would be. The result has every existing server with one of these
+/// IDs, and the other servers on the pages.
 pub(super) fn around(
     api: &Api,
     labels: &LabelPrefixes,

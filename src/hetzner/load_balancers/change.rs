@@ -31,7 +31,8 @@ enum Trait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action changes addresses, and as a result targets. Both must be read again before the next change.
+    /// The action changes addresses of the load balancer, and thereby also its targets. Both must be read again before
+    /// the next change.
     ReadAgain,
 }
 use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
@@ -92,11 +93,11 @@ pub(super) enum Purpose {
     /// The Service adopts the load balancer. The write is not made when the load balancer has got a port or target
     /// since it was read for the plan.
     Adoption,
-    /// The Service leaves a load balancer that stays. The write is not made when the load balancer has got a port or
-    /// target since it was read for the plan.
+    /// The Service leaves a load balancer that is not deleted. The write is not made when the load balancer has got a
+    /// port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service, so that no later plan would repeat the write. When the write must not
-    /// be made, this is an error.
+    /// The load balancer belongs to no Service, and no later plan would repeat the write. So it is an error when the
+    /// write must not be made.
     Orphan,
     /// The write removes a target, and no existing target stays. So at least one new target must have
     /// been added before.
@@ -118,7 +119,7 @@ pub struct Change {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate and its key. They are sent together with `request`, and never shown to people.
+    /// The certificate and its key. They are sent together with `request`, and never shown to users.
     pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates, with the source of the name.
     new_name: Option<Sourced<String>>,
@@ -382,7 +383,7 @@ impl Change {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate was deleted meanwhile.
+            // A server or certificate was deleted after the last read.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -412,7 +413,7 @@ impl Change {
         has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
     }
 
-    /// The next step that people can take after an error.
+    /// The next step that a user can take after an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
         let Code { code, fields } = failed.code.as_ref()?;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);

@@ -11,9 +11,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Why the load balancer must not be changed. The reason is that one of its targets is a node that the other profile
-/// has initialised. This controller would remove such a target, because the node is not its own. A start with the wrong
-/// profile must not lose the traffic.
+/// Returns why the load balancer must not be changed, when one of its targets is a node that the other profile has
+/// initialised. This controller would remove such a target, because it manages only nodes of its own profile. A start
+/// with the wrong profile must not lose the traffic.
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -34,7 +34,8 @@ pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Opt
     ))
 }
 
-/// The type that the load balancer should have: the wanted type, else the present type, else the smallest.
+/// The type that the load balancer should have. This is the desired type when one is set, else the present type, else
+/// the smallest type.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,

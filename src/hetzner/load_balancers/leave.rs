@@ -6,7 +6,7 @@
 //!
 //! | who asks | when | what stops it besides the rules below |
 //! |---|---|---|
-//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this one ended |
+//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this load balancer ended |
 //! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new load balancer can't serve yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
 //! | `Snapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
@@ -81,8 +81,9 @@ pub(super) fn leave_others(
 /// Service does not ask for it, and the status names another load balancer or has no address yet. When the status has
 /// only a host name, it is not known which load balancer serves the Service, and all of them stay.
 ///
-/// `there` is the load balancer that the Service asks for. A refused plan that has something to leave makes these
-/// changes, and the reason for the refusal becomes a finding. The next plan has nothing to leave, and is refused again.
+/// `there` is the load balancer that the Service asks for. When there are unused load balancers, the refused plan takes
+/// the Service off them, and the reason for the refusal becomes a finding. The next plan finds no unused load balancer,
+/// and is refused again.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &Context,
@@ -186,8 +187,8 @@ pub(super) fn removal(
 }
 
 /// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels
-/// last, so that a restart finds what is left. Whatever others added stays: ports that the Service does not have,
-/// servers that are no nodes, addresses and label selectors.
+/// last, so that after a restart the labels still say what must be removed. Whatever others added stays: ports that the
+/// Service does not have, servers that are no nodes, addresses and label selectors.
 pub(super) fn take_off(
     context: &Context,
     balancer: Labelled,

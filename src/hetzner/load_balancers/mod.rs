@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `snapshot` | what the controller may ask of a list of load balancers |
 //! | `plan` | the stages of a plan: settle, compare, say what is done |
-//! | `settle` | which load balancer is the Service's, which ports it has there, or where it stays meanwhile |
+//! | `settle` | the Service's load balancer and its ports there, or the other load balancer on which the Service stays |
 //! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
 //! | `checks` | what the API would refuse one by one |
 //! | `causes` | why a health check fails, and what to do about it |
@@ -14,7 +14,7 @@
 //! | `diff/` | the differences, as changes in their order |
 //! | `diff/create` | the differences of a load balancer that does not exist yet, as one request |
 //! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network the load balancer is attached; its Primary IPs |
-//! | `diff/status` | what the Service's status says, and how a load balancer is shown to people |
+//! | `diff/status` | what the Service's status says, and the form in which users see a load balancer |
 //! | `desired/` | what a Service wants of the whole load balancer |
 //! | `desired/ports` | what a Service wants of each port and its health check |
 //! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; certificates from Secrets; which certificates a Service may use |

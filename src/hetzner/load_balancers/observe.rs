@@ -23,7 +23,7 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// list is read again.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// The data of earlier polls that is used again.
+/// The data of earlier polls, which later polls use again.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,
@@ -61,7 +61,8 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // A person who asks is also shown which of the wanted addresses an existing load balancer does not have.
+        // When a user asks for the plan, the plan also reports which of the desired addresses an
+        // existing load balancer lacks.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(balancers, service),
     };
@@ -90,8 +91,8 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-/// The load balancer of a Service that has exactly one, and that wants one for itself. `None` for any other Service,
-/// which may get a new load balancer.
+/// The load balancer of a Service that has exactly one load balancer, and that neither shares it nor asks for a shared
+/// or external one. `None` for any other Service, which may get a new load balancer.
 fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
     let found: Vec<Labelled> =
@@ -127,7 +128,7 @@ fn needs_certificates(service: &Service) -> bool {
     naming.any(|annotation| has(service, annotation))
 }
 
-/// Returns the load balancer types, and reads them when the known list is too old. `wanted` are the names of the types
+/// Returns the load balancer types, and reads them when the cached list is too old. `wanted` are the names of the types
 /// that the list must have. An empty name means that any type will do.
 fn types(
     api: &Api,

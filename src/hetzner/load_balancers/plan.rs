@@ -1,6 +1,6 @@
 //! The plan for one Service's load balancer, in stages. The first stage finds the load balancer and the ports that the
 //! Service has on it. The second stage compares the load balancer with what the Service wants. The last stage
-//! determines what is done, what follows, and what people should know.
+//! determines what is done, what follows, and what is reported to users.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, boxed};
@@ -36,8 +36,8 @@ impl Snapshot {
             return self.bring_in_order(asked);
         };
         let mut plan = self.bring_in_order(self.settle(of, Some(stays)));
-        // Other Services decide whether the Service may use the load balancer that it asks for, and who has the port.
-        // So they may have to be read again.
+        // Other Services decide whether the Service may use the load balancer that it asks for, and which Service has
+        // the port. So the Services may have to be read again.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
@@ -75,13 +75,14 @@ impl Snapshot {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for now, so people are shown the load balancer that it has.
+        // The Service can't have what it asks for now, so the plan shows users the load balancer that
+        // the Service already has.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // The mode is set although the plan is refused. Otherwise a tenant could keep the other mode by a mistake
-        // in an annotation.
+        // The mode is set although the plan is refused. Otherwise a tenant could avoid mode `Proxy` by a
+        // mistake in an annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -168,8 +169,8 @@ impl Snapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = Snapshot::new(self.project.clone(), observed);
-        // When the load balancer that the Service asks for may not be adopted, the Service does not get
-        // this one instead.
+        // The load balancer that the Service asks for may not be adopted. The Service does not get
+        // the assigned one instead.
         if let Err(Unsettled::NotAdopted(why)) = given.settle(of, None).found {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -267,7 +268,8 @@ impl<'b> Comparison<'_, 'b> {
             return Outcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So one target is enough for leaving another load balancer.
+        // Some nodes may never become targets. So the Service leaves other load balancers when this one has
+        // at least one target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();
@@ -364,7 +366,7 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// The plan that makes no change, and says why. It shows the differences to people when they were computed.
+/// The plan that makes no change, and says why. It shows the differences to users when the differences were computed.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,
@@ -384,7 +386,7 @@ fn refused(
     }
 }
 
-/// Adds to the plan a load balancer on which the Service has something.
+/// Adds to the plan a load balancer that belongs to the Service, wholly or in part.
 fn include(plan: &mut LoadBalancerPlan, balancer: Labelled, cluster: &Cluster) {
     plan.found = Some(status::for_people(balancer, cluster));
     plan.carries_uid = true;

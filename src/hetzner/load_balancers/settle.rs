@@ -175,9 +175,9 @@ fn needs(
     Needs { servers, services, project: false }
 }
 
-/// The load balancer on which the Service stays when it may not use the one that it asks for. The Service's
-/// status has the address of this load balancer. Its labels state whether the Service has it alone, in a group,
-/// or as an external one.
+/// The load balancer on which the Service stays when it may not use the one that it asks for. The Service's status has
+/// the address of this load balancer. The labels of the load balancer state whether the Service has it alone, in a
+/// group, or as an external one.
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<Stays<'a>> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);

@@ -25,7 +25,8 @@ impl provider::Snapshot for Snapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // Our unused certificates are read with one more list, so the certificates are counted twice.
+        // Reading the unused certificates of this cluster takes a second list of certificates, so the number of
+        // certificates occurs twice here.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }

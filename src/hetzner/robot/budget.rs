@@ -26,7 +26,8 @@ pub(super) enum Call {
     Reset,
 }
 
-/// A token bucket for calls that share a limit. At most `holds + back_an_hour` calls are made in any hour.
+/// A token bucket for calls that share a limit. A full bucket has `holds` tokens, and gets `back_an_hour` tokens back
+/// in an hour. So at most `holds + back_an_hour` calls are made in any hour.
 struct Bucket {
     /// The bucket's name in metrics.
     name: &'static str,
@@ -47,13 +48,14 @@ struct State {
     server: Bucket,
     /// The budget for resets: 380 of the 500 calls an hour that the web service allows.
     reset: Bucket,
-    /// The time until which nothing is sent because Robot reported its rate limit, and the reason for the
-    /// errors of calls until then.
+    /// The time until which no call is sent because Robot reported its rate limit, and the reason that errors of calls
+    /// give until then.
     paused: Option<(Instant, String)>,
 }
 
 impl Call {
-    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds need them.
+    /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds of calls
+    /// need this part.
     fn reserve(self) -> f64 {
         match self {
             Call::Server => 20.0,
@@ -75,7 +77,8 @@ impl Budget {
         }
     }
 
-    /// Counts this call, which is made now. The error says when to ask again, and costs no call.
+    /// Takes this call, which is made now, from the budget. The error says when the call can be tried again. A call
+    /// that is refused here takes nothing from the budget.
     pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {

@@ -24,7 +24,7 @@ pub(super) struct Login {
 
 #[derive(Default)]
 struct State {
-    /// The number of the credentials that were sent last, which grows when the credentials change.
+    /// A counter that grows when the credentials change. Its value stands for the credentials that were sent last.
     number: u64,
     /// The `Authorization` header that was sent last.
     shown: Option<Secret>,
@@ -70,8 +70,9 @@ impl Login {
         lock(&self.state).refused
     }
 
-    /// Continues the wait that began when another process had its login refused at this time. The rest of the wait
-    /// applies, unless a file gets other credentials. A time in the future is taken as now, because clocks differ.
+    /// Continues the wait that began when a login of another process was refused at this time. No credentials
+    /// are sent until the wait ends, unless a file gets other credentials. A time in the future is taken as
+    /// now, because clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));

@@ -1,7 +1,7 @@
 //! Dedicated servers: the Robot web service, with its login, its budget and its errors.
 //!
 //! The web service's rules are documented at <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one
-//! after the other, because a wrong password must cost only one failed login, however many threads ask.
+//! after the other, because a wrong password must cost only one failed login, even when many threads ask.
 
 mod budget;
 mod error;
@@ -185,7 +185,8 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     }
 }
 
-/// The highest number of characters of a label's value. Its first and last character are a letter or a digit.
+/// The highest number of characters of a label's value. The first and the last character of the value must be a letter
+/// or a digit.
 const LABEL_CHARACTERS: usize = 63;
 
 /// An entry of `GET /server`, and the answer of `GET /server/{number}`.

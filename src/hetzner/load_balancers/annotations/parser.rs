@@ -26,7 +26,7 @@ pub(crate) struct AnnotationParser<'a> {
     /// The problems that keep the load balancer from being touched.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The problems and findings so far. Each of them is reported once, however many ports it is about.
+    /// The problems and findings so far. Each of them is reported once, even when several ports have it.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     is_shared: bool,
@@ -161,8 +161,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Whether the annotation asks for something, for all ports or for a single port. The value `false` asks for
-    /// nothing, because the feature that it turns off is off anyway.
+    /// Whether the annotation has a value that is neither empty nor `false`, for all ports or for a single port. The
+    /// value `false` asks for nothing, because the feature that it turns off is off anyway.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
@@ -194,7 +194,7 @@ impl<'a> AnnotationParser<'a> {
 
     /// Reports why the Service stays on its present load balancer although it asks for another. When the present load
     /// balancer is shared, this is reported as a problem with the whole load balancer, so that this Service does not
-    /// change what the other Services decide about the whole.
+    /// change the settings about which the other Services decide.
     pub(crate) fn stays(&mut self, why: Finding) {
         if self.is_shared {
             self.whole_problem(why.text().into_owned())
@@ -209,8 +209,8 @@ impl<'a> AnnotationParser<'a> {
         self.fix = self.fix.take().or(why.fix);
     }
 
-    /// Reports the problems with the whole load balancer. They keep a load balancer from being created, and leave the
-    /// whole of an existing load balancer as it is.
+    /// Reports the problems with the whole load balancer. They keep a new load balancer from being created. On an
+    /// existing load balancer, only ports are changed until these problems are solved.
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
@@ -266,7 +266,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the place of the value for this port. A value for this port alone wins over a value for all ports.
+    /// Returns the place of the value for this port. A value for this port alone takes precedence over a
+    /// value for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A UDP port may have the same number as a TCP port, and has no values of its own.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);
@@ -372,7 +373,7 @@ pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Opt
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// Returns `name (number)`, or the number of a port without a name.
+/// Returns the port as `name (number)`, or as its number alone when the port has no name.
 fn shown(port: &ServicePort) -> String {
     match port.name.as_str() {
         "" => port.port.to_string(),
@@ -389,8 +390,8 @@ fn unknown(key: &str, name: &str) -> String {
     format!("annotation {key} is not one that is known{meant}")
 }
 
-/// Returns text that names the Service that decides, and says why it decides before another Service. Services in a
-/// manifest have no age, so their order decides.
+/// Returns a text that names this Service, and says that it is older than another Service or comes before it. Services
+/// in a manifest have no age, so their order decides.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",

@@ -34,8 +34,8 @@ pub struct Annotation {
     /// The highest length of a value, in bytes. A longer value is refused, because each port may have a value, and
     /// messages and requests repeat the values.
     pub longest: usize,
-    /// The meaning in whole sentences, for `ccm help annotations`. An empty text
-    /// means that no program reads the annotation.
+    /// The explanation of the annotation in whole sentences, for `ccm help annotations`. An empty text means that no
+    /// program reads the annotation.
     pub meaning: &'static str,
 }
 
@@ -66,7 +66,7 @@ const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation 
 macro_rules! table {
     ($($id:ident = $row:expr;)*) => {
         $(pub static $id: Annotation = $row;)*
-        /// All annotations, in the order in which people read about them.
+        /// All annotations, in the order in which `ccm help annotations` lists them.
         pub static TABLE: &[&Annotation] = &[$(&$id),*];
     };
 }
@@ -219,7 +219,7 @@ impl Annotation {
     }
 }
 
-/// Returns the table of all annotations that have a meaning, for `src/help/annotations.md`.
+/// Returns the table of all annotations that this program reads, for `src/help/annotations.md`.
 pub fn markdown() -> String {
     let mut text = format!(
         "All of them begin with `{PREFIX}`. Those with `[.PORT]` set all ports. With the name or the number of a port \

@@ -234,7 +234,7 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates that carry the Service's UID. The certificate with the wanted name is preferred,
+/// Chooses one of the certificates that carry the Service's UID. The certificate with the desired name is preferred,
 /// then the first certificate for the same domains. The only certificate is chosen when no annotation sets a name.
 /// `None` means that no certificate fits, and `Some(None)` that the choice is not certain.
 fn by_label<'a>(
@@ -319,7 +319,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns the differences between the certificate and the wanted certificate, as text for messages.
+/// Returns the differences between the certificate and the desired certificate, as text for messages.
 fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     let domains = sorted(one.domain_names.clone());
     let staging = CertificateOwner::of(one).is_staging;

@@ -83,7 +83,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be. A field of the existing port stays when no value of the field is enforced.
+    /// Returns the port as it will be after the changes. A field that is not enforced keeps the value that it has on
+    /// the existing port.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -111,8 +112,8 @@ impl Port {
         merged
     }
 
-    /// Whether the port has to wait for a certificate that it may use. An existing `https` port does not have to wait,
-    /// because it keeps its present certificates until then.
+    /// Whether the port is not changed yet, because it has no certificate that it may use now. An existing `https` port
+    /// need not wait, because it keeps its present certificates until it gets new ones.
     pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
@@ -194,9 +195,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Leaves out the ports that other Services have on the same load balancer. If a port is left out although the
-/// Service's status shows another load balancer, the Service keeps that other load balancer, with all its ports. In
-/// this case the other load balancer and the reasons are returned.
+/// Leaves out the ports that other Services have on the same load balancer. When a port is left out and the Service's
+/// status has the address of another load balancer, the Service stays on that other load balancer with all ports of the
+/// Service. In this case the function returns the other load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
@@ -351,8 +352,8 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value in `set`. When `set` is `None`, the field gets the usual value: on every port when
-    /// `enforced` names the source of the usual value, and on a new port only when `enforced` is `None`.
+    /// Sets the field to the value in `set`. When `set` is `None`, a new port gets the value `usual`. An existing port
+    /// gets `usual` only when `enforced` names the source of this value.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -505,7 +506,7 @@ impl PortReader<'_, '_> {
                 self.wanted.sources.entry(field).or_insert_with(usual);
             }
         }
-        // There is no annotation for the expected response.
+        // No annotation sets the expected response of a health check.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
@@ -549,7 +550,7 @@ impl PortReader<'_, '_> {
     }
 
     /// Sets the protocol of the health check: `tcp` or `http`, and whether `http` is sent over TLS. `asked` is the
-    /// reason why the check asks kube-proxy, if it does.
+    /// reason why the check asks kube-proxy, and `None` when the check does not ask kube-proxy.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));

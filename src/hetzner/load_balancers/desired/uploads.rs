@@ -61,7 +61,7 @@ fn asked<'a>(
 /// Plans the uploads for all ports. `parser` collects what is wrong.
 pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
     let asked = asked(parser, context.service);
-    // Each Secret is planned once, however many ports name it.
+    // Each Secret is planned once, even when several ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
     for (port, named) in &asked {
         for secret in &named.value {
@@ -185,8 +185,8 @@ fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, 
     ))
 }
 
-/// Returns a certificate that was uploaded from the Secret of this name, whatever the Secret holds now. A certificate
-/// that load balancers use is preferred, then the newest.
+/// Returns a certificate that was uploaded from the Secret of this name, even when the Secret holds another certificate
+/// now. A certificate that load balancers use is preferred, then the newest.
 fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let is_it =
@@ -264,8 +264,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, for people to read. Certificates that
-/// were not read are missing.
+/// Returns the certificates that the ports of a load balancer use, in the form that users see. Certificates that are
+/// not in `all` are left out.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

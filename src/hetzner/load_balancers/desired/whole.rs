@@ -25,7 +25,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// `None` when the load balancer is external, because nobody decides about the whole of an external load balancer.
+    /// The desired state of the whole load balancer. `None` when the load balancer is external, because no Service
+    /// decides about the settings of an external load balancer.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     /// Whether present targets keep the kind of IP, private or public, by which
@@ -107,8 +108,8 @@ pub(crate) enum Machine {
     },
 }
 
-/// The settings of the Service's status: the host name that is shown instead of addresses, the `ipMode`, and the
-/// addresses that are left out.
+/// The settings of the Service's status: the host name that replaces the addresses, the `ipMode`, and the addresses
+/// that are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`. Traffic from inside the cluster then goes through the
@@ -234,7 +235,7 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An empty annotation takes away the default of the environment.
+        // An empty annotation turns off the default that an environment variable sets.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -489,7 +490,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
     Machine::Dedicated { number, public: node.dedicated_ipv4, private: internal.find(is_reached) }
 }
 
-/// Reports the fields of the Service that people rely on, and that have no effect here.
+/// Reports the fields of the Service that users may rely on, although they have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         parser.warning(

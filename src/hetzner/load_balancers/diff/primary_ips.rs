@@ -1,8 +1,8 @@
 //! Primary IPs: which of them a new load balancer gets, and what is reported when the load balancer can't have one.
 //!
-//! A load balancer keeps the addresses with which it was created. So a Primary IP that can't be had blocks the
-//! creation, and is only reported after the creation. Tenants read these messages. So a message names only the Primary
-//! IP that was asked for, or one with nearly the same name.
+//! A load balancer keeps the addresses with which it was created. So a Primary IP that the load balancer can't get
+//! blocks the creation. After the creation, such a Primary IP is only reported. Tenants read these messages. So a
+//! message names only the Primary IP that was asked for, or one with nearly the same name.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -79,7 +79,7 @@ pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &W
     chosen
 }
 
-/// Reports asked addresses that the load balancer does not have, or will not get.
+/// Reports addresses that the Service asks for, and that the load balancer does not have or will not get.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -101,8 +101,8 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         parser.warning(
             Reason::FieldIgnored,
-            // The message is the same before and after the creation, so that people get only one warning
-            // about the address.
+            // The message is the same before and after the creation, so that users get only one
+            // warning about the address.
             format!(
                 "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
                  that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \

@@ -1,4 +1,4 @@
-//! The status that a Service gets from its load balancer, and the load balancer as it is shown to people.
+//! The status that a Service gets from its load balancer, and the form in which users see the load balancer.
 
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::model::balancer::{
@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// of the Service.
 const PROXY: &str = "Proxy";
 
-/// The entries that the status of the Service is to have. There are none when the Service shares the load balancer, or
-/// uses an external one, and has no port on it.
+/// The entries that the status of the Service is to have. The result is empty when the Service has no port on a shared
+/// or external load balancer.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -86,7 +86,7 @@ pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// The load balancer as it is shown to people, with the names of the nodes that are its targets.
+/// The load balancer in the form that users see, with the names of the nodes that are its targets.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -123,8 +123,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// The private IPs of the load balancer after it has been attached as wanted. An IP that the API is still to choose
-/// is left out.
+/// The private IPs that the load balancer will have after it is attached to the desired Network. An IP that the API has
+/// not chosen yet is left out.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
     match desired.attach().map(|attach| (attach, &attach.ip)) {

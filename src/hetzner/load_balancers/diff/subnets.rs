@@ -25,8 +25,8 @@ const CERTAIN: Duration = Duration::from_secs(60);
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
-/// Returns the subnets of the Network. They are read again only when the known subnets lack one that a Service needs,
-/// and are not recent.
+/// Returns the subnets of the Network. They are read again only when the cached subnets lack one that a Service needs,
+/// and are older than `CERTAIN`.
 pub(crate) fn read(
     known: &Subnets,
     network: &Network,
@@ -44,8 +44,8 @@ pub(crate) fn read(
     )
 }
 
-/// Whether a known subnet fits what this Service asks for, or whether its load balancer is already attached as
-/// the Service asks.
+/// Whether one of the cached subnets fits what this Service asks for, or whether its load balancer is already attached
+/// as the Service asks.
 fn fits(
     known: &[Subnet],
     network: u64,
@@ -111,8 +111,8 @@ fn takes(
         && range.is_none_or(|range| subnet.ip_range == range)
 }
 
-/// Reports a problem when the API would refuse to attach the load balancer as wanted. `zone` is the network zone of the
-/// load balancer, when it is known.
+/// Reports a problem when the API would refuse the desired attachment of the load balancer. `zone` is the network zone
+/// of the load balancer, when it is known.
 pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
@@ -172,7 +172,7 @@ pub(crate) fn check(
     ));
 }
 
-/// The load balancer or node that has this private IP. Only those that were read can be found.
+/// The load balancer or node that has this private IP. Only load balancers and nodes that were read are searched.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     let has =
         |balancer: &Labelled| balancer.attached(network).is_some_and(|net| net.ip == Some(ip));

@@ -1,7 +1,8 @@
 //! Targets: which servers can and do become targets, and in which order, so that traffic always has a target.
 //!
-//! The API would refuse a server without an address of the wanted kind. When such a server is a target by its other
-//! address, that target stays, because it would have to be removed first, and traffic still reaches it.
+//! The API would refuse a server without an address of the desired kind, private or public. When such a
+//! server is a target by its other address, that target stays, because it would have to be removed first, and
+//! traffic still reaches it.
 
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
@@ -21,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 /// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
-/// moves to the wanted Network are left out.
+/// moves to the desired Network are left out.
 struct Ways {
     /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
     /// empty for a new load balancer.
@@ -58,8 +59,8 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer that is not external, a server that is no node counts as a target of this cluster, too. An
-        // external load balancer may have such targets of other owners.
+        // On a load balancer that is not external, every server is treated as a target of this cluster, even a server
+        // that is no node. An external load balancer may have such targets of other owners.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -95,8 +96,8 @@ impl Ways {
         Some(is_address || self.stays || has == self.by_private)
     }
 
-    /// The target for a machine. When a dedicated server lacks the wanted kind of address, the second value says so,
-    /// and the first value is its target by the other kind of address, if there is one.
+    /// The target for a machine. When a dedicated server lacks the desired kind of address, the second value is the
+    /// address that is missing, and the first value is the target by the server's other address, if the server has one.
     fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let (public, private) = match machine {
             Machine::Server(id) => return (Some(TargetId::Server(id)), None),
@@ -117,8 +118,8 @@ impl Ways {
         }
     }
 
-    /// Splits the wanted targets into those that can be targets and those that the cloud would refuse, and keeps their
-    /// order. Servers that do not exist are left out. An existing target with the right address stays as it is.
+    /// Splits the desired targets into targets that are possible and targets that the cloud would refuse. Their order
+    /// is kept. Servers that do not exist are left out. An existing target with the right address stays as it is.
     fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
         let reach = reach_of(nodes);
         // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
@@ -139,8 +140,8 @@ impl Ways {
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
-    /// Whether the server has an address of the wanted kind. When this is not known, the result is true, so that the
-    /// target is tried.
+    /// Whether the server has an address of the desired kind. When this is not known, the result is true, so that the
+    /// API is asked to add the target.
     fn reaches(&self, reach: &Reach) -> bool {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
@@ -152,7 +153,7 @@ impl Ways {
         }
     }
 
-    /// The warning that servers have no address of the wanted kind, with the step that helps.
+    /// The warning that servers have no address of the desired kind, with the step that helps.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
@@ -174,7 +175,7 @@ impl Ways {
         )
     }
 
-    /// Splits the wanted targets into the first `room` targets, and the names of those for which there is no room.
+    /// Splits the desired targets into the first `room` targets, and the names of those for which there is no room.
     /// Existing targets come first, so that they stay. Apart from this the order is unchanged.
     fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
         let is_there = |target: &&(TargetId, String)| self.there.contains_key(&target.0);
@@ -214,7 +215,7 @@ impl Ways {
     }
 }
 
-/// The address that is missing, so that a dedicated server can't be reached as wanted.
+/// The desired kind of address, which a dedicated server lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lack {
     /// The server has no `InternalIP` in the vSwitch subnet.
@@ -251,8 +252,9 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Compares the targets. `limit_now` is how many targets the load balancer can have before its type is changed.
-    /// Returns whether one of the targets that keep the other kind of address is reached by the public interface.
+    /// Compares the targets. `limit_now` is the number of targets that the load balancer can have before its type is
+    /// changed. Some targets can't be reached by the desired kind of address, and keep the other kind. Returns whether
+    /// one of these is reached by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -310,8 +312,8 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Returns the wanted targets that can have the wanted kind of address, and existing targets that must keep the
-    /// other kind, because the cloud would refuse them with the wanted kind. The existing targets stay, unless the
+    /// Returns the desired targets that can have the desired kind of address, and the existing targets that must keep
+    /// the other kind, because the cloud would refuse them with the desired kind. The existing targets stay, unless the
     /// public interface is to be turned off and there are other targets.
     fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
         let desired = self.desired;
@@ -320,7 +322,7 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again before long. The servers may have the right addresses by then.
+        // The Service is planned again soon. The servers may have the desired addresses at that time.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -483,7 +485,7 @@ impl Diff<'_, '_> {
     }
 }
 
-/// The kind of address by which a server is reached, as a text for people.
+/// The kind of address by which a server is reached, as text for messages.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }

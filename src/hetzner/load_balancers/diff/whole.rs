@@ -34,24 +34,24 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when it is to be created. Then every wanted field differs.
+    /// The load balancer. `None` when it is to be created. Then every desired field differs.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,
 }
 
-/// The differences between a load balancer and what is wanted.
+/// The differences between a load balancer and its desired state.
 #[derive(Default)]
 pub(crate) struct Differences {
     /// The changes, in the order in which they are made.
     pub(crate) changes: Vec<Change>,
     /// All compared fields, including those that do not differ.
     pub(crate) fields: Vec<Field>,
-    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept before long.
+    /// Whether the plan leaves out a target that the cloud would refuse now, and may accept soon.
     pub(crate) is_unfinished: bool,
 }
 
-/// The value, written as a text for people, with its source.
+/// The value, as text for messages, with its source.
 pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
@@ -90,7 +90,7 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // Besides ports, only the targets of an external load balancer are ours to change.
+        // On an external load balancer, targets are all that this program changes besides ports.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -195,7 +195,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Returns the wanted name, unless another load balancer has this name.
+    /// Returns the desired name, unless another load balancer has this name.
     fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
         let own = self.balancer.map(|balancer| balancer.id);
         let wanted = wanted?;
@@ -230,8 +230,8 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            // hcloud-cloud-controller-manager does not miss the other labels. So they are not written when a load
-            // balancer is taken over from that controller.
+            // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
+            // because that controller works without them.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -288,7 +288,8 @@ impl Diff<'_, '_> {
         Some(self.new_change(Action::ChangeType, body, resize))
     }
 
-    /// Reports when the load balancer is in another place than the wanted one, because it can't be moved.
+    /// Reports when the load balancer is in another place than the desired place, because a load
+    /// balancer can't be moved.
     fn check_place(&mut self, place: &Place) {
         let Some(is) = self.balancer.map(|balancer| &balancer.balancer.location) else {
             return;
@@ -359,7 +360,7 @@ impl Diff<'_, '_> {
     /// Compares the private Network. When the load balancer is detached from its Network, it loses the targets that are
     /// reached by their private IP.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
-        // Without HCLOUD_NETWORK nothing is ever detached.
+        // Without HCLOUD_NETWORK this program never detaches a load balancer.
         let Some(wanted) = &whole.attach else {
             return;
         };

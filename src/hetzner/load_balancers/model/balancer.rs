@@ -128,8 +128,8 @@ pub enum Target {
     /// A target that an operator has added: all servers with these labels.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that have the labels now. Each of them counts against the type's limit. `None` means that the
-        /// API did not say which servers these are.
+        /// The servers that have the labels now. Each of these servers takes one of the targets that the type allows.
+        /// `None` means that the API did not say which servers these are.
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
@@ -265,8 +265,8 @@ impl PrimaryIp {
         format!("{} ({}, {})", self.name, self.id, self.ip)
     }
 
-    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, the one
-    /// with this ID is returned, or else the one with this name.
+    /// Returns the Primary IP that a text names by ID, name or address. When the text fits several Primary IPs, an ID
+    /// takes precedence over a name, and a name over an address.
     pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
@@ -312,7 +312,7 @@ impl LoadBalancer {
         self.private_net.iter().find(|net| net.network == network)
     }
 
-    /// Returns the load balancer's port with this number.
+    /// Returns the load balancer's port that has this listen port.
     pub fn listener(&self, listen_port: u16) -> Option<&Listener> {
         self.services.iter().find(|listener| listener.listen_port == listen_port)
     }
@@ -350,7 +350,8 @@ impl LoadBalancer {
         })
     }
 
-    /// Returns the servers and addresses that are targets without a label selector, and whether a private IP is used.
+    /// Returns the servers and addresses that are targets without a label selector. The second value is whether a
+    /// private IP is used to reach the target.
     pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server { server, use_private_ip, .. } => {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The port on which kube-proxy, or its replacement, says whether the node takes traffic. The status code is 200 or
-/// 503. A node that is about to be deleted also has 503 (KEP-3836).
+/// 503. The status code of a node that is about to be deleted is 503, too (KEP-3836).
 pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
 /// A port of a load balancer: where traffic comes in, where it is sent, and how targets are checked.
@@ -129,7 +129,7 @@ impl PortField {
         self.row().name
     }
 
-    /// Returns the value as text for people. Equal texts mean equal values. Returns `None` when the protocol has no
+    /// Returns the value as text for messages. Equal texts mean equal values. Returns `None` when the protocol has no
     /// such field, or when the API chooses the value.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();

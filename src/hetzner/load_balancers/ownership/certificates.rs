@@ -78,8 +78,8 @@ impl<'a> CertificateOwner<'a> {
         (is_own || is_of_neighbour).then_some(true)
     }
 
-    /// Why no Service may take over the certificate, although it is the one that the Service wants. The reason is that
-    /// its labels name another owner.
+    /// Why no Service may take over the certificate, although a Service asks for it. The reason is that the labels of
+    /// the certificate name another owner.
     pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("label {CLUSTER_UID} says cluster {uid}"));

@@ -52,12 +52,12 @@ impl Snapshot {
 
 impl Project {
     /// Whether unset fields are left unchanged. hcloud-cloud-controller-manager leaves some unset fields unchanged, so
-    /// people have set them by hand, and a take-over must not reset them.
+    /// users have set them by hand, and a take-over must not reset them.
     pub(crate) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default that is set for an unset field. `None` means that an unset field is left unchanged.
+    /// The source of the default value that an unset field gets. `None` means that an unset field is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }

@@ -110,7 +110,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for the external load balancer and has no port there needs none of our targets.
+    // A Service that asks for the external load balancer, but has no port on it, needs none of
+    // this cluster's targets there.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -131,9 +132,9 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
 }
 
 /// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
-/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then the cluster
-/// was restored, and its UID is new. While the identity of this cluster is not known, one node among the targets is
-/// enough for `None`.
+/// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then this cluster
+/// was restored, and got a new UID. While the identity of this cluster is not known, the result is also `None` when
+/// there is no target, or when at least one target is a node.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -160,10 +161,10 @@ pub(crate) fn other_service<'a>(
     balancer.ownership.uids().find(is_other)
 }
 
-/// Returns, as a text for people, why the first foreign target is foreign. A target is foreign unless it is proven to
-/// be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the addresses of
-/// the nodes. For a label selector all servers that it selects are compared. A selector that selects no server, or
-/// whose servers the API did not list, is foreign.
+/// Returns a text for messages that says why the first foreign target is foreign. A target is foreign unless it is
+/// proven to be a node of this cluster. Servers are compared with the servers of the nodes, and IP targets with the
+/// addresses of the nodes. For a label selector all servers that it selects are compared. A selector that selects no
+/// server, or whose servers the API did not list, is foreign.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
@@ -205,7 +206,7 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
 
 /// Whether the load balancer outlasts its Services. The annotation of the Service decides. Without the annotation the
 /// label `keep` decides, which may come from another Service of the group. The annotation of a guest in another
-/// namespace does not count. In doubt the load balancer stays.
+/// namespace is ignored. In doubt the load balancer stays.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
     let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {

@@ -142,8 +142,8 @@ fn several(why: String) -> Unfound {
     Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
 }
 
-/// The Service's own load balancer, the load balancer of its group, or the external one that it uses. `None` when the
-/// Service has none yet.
+/// The Service's own load balancer, the load balancer of its group, or the external load balancer that the Service
+/// uses. `None` when the Service has no load balancer yet.
 fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -153,7 +153,8 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
             return Ok(found.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
-        // The Service gets no other load balancer instead. `Group::refused` says why it can't have the external one.
+        // The Service gets no other load balancer instead. `Group::refused` says why the Service can't have the
+        // external load balancer.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(Found::Nothing(name)));

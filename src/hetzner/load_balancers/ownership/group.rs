@@ -44,21 +44,22 @@ const NONE: &str = "none";
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
     /// The Services that may share the load balancer now, and the planned Service in any case. The oldest is the first.
-    /// Another Service that is released, untouched or no longer allowed is not a member, although it may still have
-    /// ports on the load balancer.
+    /// A Service is not a member when its management has ended, when its ports must stay as they are, or when the group
+    /// no longer allows it. Such a Service may still have ports on the load balancer.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the whole load balancer, the oldest first. The list is empty for an
     /// external load balancer, and for a shared one without a Service of the group's own namespace.
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A guest that no host of the group allows any
-    /// more may not.
+    /// Whether the Service may get ports that it does not have yet. A Service of another namespace may not get such
+    /// ports when no Service of the group's own namespace allows it any more.
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
-    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read. It is
-    /// not known what this Service asks for, and it may be a decider. So there are no deciders, and the targets stay.
+    /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
+    /// It is not known what this Service asks for, and whether the Service is a decider. So there are no deciders,
+    /// and the targets stay.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -78,8 +79,8 @@ pub(crate) enum Use<'a> {
 pub(crate) struct Wanted {
     /// The ownership that the labels are to state, including the labels that stay as they are.
     pub(crate) to: Ownership,
-    /// The labels that this plan requires or removes, in the order of their keys. Only these labels are
-    /// shown to people.
+    /// The labels that this plan requires or removes, in the order of their keys. A plan shows only
+    /// these labels to users.
     pub(crate) shown: Vec<WantedLabel>,
 }
 
@@ -92,7 +93,7 @@ pub(crate) enum Owner {
     Member,
     /// A Service that this cluster had, and that does not exist any more.
     Gone,
-    /// Anybody else, or an unknown owner.
+    /// Any other owner, or an unknown owner.
     Other,
 }
 
@@ -179,8 +180,8 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
 }
 
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer
-/// without being a member. Such a Service is not allowed any more, or asks for another load balancer that it can't
-/// have, or is left alone.
+/// without being a member. The group does not allow such a Service any more, or the Service asks for another load
+/// balancer that it can't have, or its ports must stay as they are.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let mut made = made_for(share, balancers, group.cluster);
     group.members.iter().any(|member| member.namespace != share.namespace)
@@ -446,8 +447,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().filter(move |service| service.namespace == namespace)
     }
 
-    /// The Services that have a port on this external load balancer, the oldest first. Some of them are members. The
-    /// others ask for another load balancer by now, and have not left this one yet.
+    /// The Services that have a port on this external load balancer, the oldest first. Some of these Services are
+    /// members. The other Services now ask for another load balancer, and have not left this load balancer yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -558,7 +559,7 @@ impl<'a> Group<'a> {
     }
 
     /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
-    /// its owner. When several Services ask for a new port, the oldest gets it.
+    /// its owner. When several Services ask for a new port, the oldest Service gets the port.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
@@ -570,8 +571,8 @@ impl<'a> Group<'a> {
             match self.owner(balancer, port) {
                 Owner::This => return None,
                 Owner::Member => {
-                    // When the owner does not ask for the port any more, the port is about to be removed, so it
-                    // counts as free.
+                    // When the owner does not ask for the port any more, the port is about to be removed, so the port
+                    // is treated as free.
                     if let Some(member) = member.filter(|service| claims(service, number)) {
                         let (name, shown) = (member.full_name(), balancer.shown());
                         return Some(format!("Service {name} has it on load balancer {shown}"));
@@ -594,7 +595,7 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the labels that the load balancer is to have, and those that are shown in the plan: see [`Wanted`].
+    /// Returns the labels that the load balancer is to have, and the labels that the plan shows; see [`Wanted`].
     /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
     /// means that the load balancer outlasts its Services. `balancers` are all load balancers of the project.
     pub(crate) fn wanted(
@@ -671,9 +672,9 @@ impl<'a> Group<'a> {
             || balancer.is_some_and(is_used)
     }
 
-    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and the
-    /// group's ports that are on the load balancer and stay. A label that was never written, or was lost, is written
-    /// in this way.
+    /// The owner's UID for each port that is to have a label. These are the ports that this Service gets, and
+    /// the group's ports that are on the load balancer and stay. So a label that was never written, or was
+    /// lost, is written as well.
     fn labels_of_ports(
         &self,
         balancer: Option<Labelled>,

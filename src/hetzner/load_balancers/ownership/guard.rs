@@ -73,7 +73,7 @@ impl Guard {
 
     /// Why the write must not be made. The load balancer may have changed since the plan's list was read, for example
     /// by a change that a killed process had begun. `takes_all` means that the write concerns the whole load balancer.
-    /// Such a write would also affect ports and targets that others have added meanwhile.
+    /// Such a write would also affect ports and targets that others have added since then.
     pub(crate) fn refused(
         &self,
         now: &Seen,

@@ -1,5 +1,5 @@
 //! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
-//! plan of a Service costs the same, however many load balancers the project has.
+//! plan of a Service takes no longer when the project has more load balancers.
 
 use super::labels::{Labelled, Ownership};
 use super::names::service_value;

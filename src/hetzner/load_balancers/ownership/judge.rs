@@ -118,7 +118,7 @@ pub(crate) enum WhyNot<'a> {
     External,
     /// Another living Service, with this UID, owns the load balancer.
     OfService(&'a String),
-    /// Any other reason, as a text for people. An operator may allow the adoption by the label `adopt`.
+    /// Any other reason, as a text for messages. An operator may allow the adoption by the label `adopt`.
     Other(String),
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum WhyNot<'a> {
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// Why the orphan is not deleted, as a text for people. `None` means that it is deleted on request.
+        /// Why the orphan is not deleted, as a text for messages. `None` means that it is deleted on request.
         stays: Option<String>,
     },
 }

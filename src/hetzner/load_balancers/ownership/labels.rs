@@ -5,7 +5,7 @@
 //! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
 //! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for; a Service of this name may take it again | we |
 //! | `ccm-from-scratch/cluster-uid` | the cluster's UID, which distinguishes two clusters in one project | we |
-//! | `ccm-from-scratch/cluster` | `--cluster-name`, for people | we |
+//! | `ccm-from-scratch/cluster` | `--cluster-name`, for users to read | we |
 //! | `ccm-from-scratch/created` | we created it; only the request that creates it writes the label, because a missing label must be safe | we |
 //! | `ccm-from-scratch/adopted` | we adopted it | we |
 //! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
@@ -34,10 +34,10 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The start of a key. The number of a port follows.
+/// The start of the key of a port's label. The port number follows.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
-/// The start of a key. The UID of a cluster follows.
+/// The start of a label's key. The UID of a cluster follows.
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
@@ -62,7 +62,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// The label of a managed certificate that the certificate authority's test service issues. Hetzner defines the label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The reason that people see for a change of these labels.
+/// The reason that a plan gives for a change of these labels.
 pub(crate) const WHOSE: &str = "labels say whose it is";
 
 /// The ownership that the labels of a load balancer state, with one field for each key of the table above. `None` means
@@ -108,8 +108,8 @@ pub(crate) struct WantedLabel {
     pub(crate) key: String,
     /// `None` means that the label is to be absent.
     pub(crate) value: Option<String>,
-    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager. The
-    /// other labels are not missed then.
+    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager.
+    /// Labels for which this is false are not written then.
     pub(crate) counts_upstream: bool,
 }
 
@@ -172,8 +172,8 @@ impl Ownership {
         (set, removed)
     }
 
-    /// The labels that must be removed so that the labels state `to`, and all labels of `said`. They are in the order
-    /// of the keys.
+    /// Returns the labels that state `said`, and the labels that must be removed so that the labels state `to`. They
+    /// are in the order of their keys.
     pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
         let (_, removed) = self.change_to(to);
         let removed = removed.into_iter().map(|key| (key, None));
@@ -279,7 +279,7 @@ impl Ownership {
 
     /// Whether the Service is a guest on the load balancer, which means that the load balancer belongs to a group of
     /// another namespace. When the label of the group was cut within the namespace, the namespace is not known, and the
-    /// Service counts as a guest.
+    /// Service is treated as a guest.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

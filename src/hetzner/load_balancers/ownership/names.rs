@@ -81,8 +81,9 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// Replaces each letter that is not allowed by a dash, and removes such dashes and other signs from both ends. When
-/// this changed the text, or when the text is too long, a hash of the original text is appended.
+/// Replaces each character that is not allowed by a dash. Then removes all characters other than ASCII
+/// letters and digits from both ends. When this changed the text, or when the text is too long, a hash of the
+/// original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();

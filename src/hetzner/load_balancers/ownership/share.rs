@@ -82,8 +82,8 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Replaces the name of an external load balancer by its ID, so that both ways to name it give the same key. The key
-/// stays unchanged when the project has no such load balancer.
+/// Replaces the name of an external load balancer by its ID, so that the ID and the name of a load balancer give the
+/// same key. The key stays unchanged when the project has no such load balancer.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
@@ -110,7 +110,7 @@ pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>,
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// The load balancer whose ID is this text. When there is none, the load balancer whose name is this text.
+/// The load balancer whose ID is this text, or else the load balancer whose name is this text.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);
