@@ -46,7 +46,7 @@ const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
     Entry { name, kind, help }
 }
 
-/// The commands, in the order in which people read about them.
+/// The commands, in the order in which the overview and the help list them.
 #[rustfmt::skip]
 const COMMANDS: &[Entry] = &[
     entry("run", Kind::Flags(Command::Run), text!("run")),

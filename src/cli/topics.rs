@@ -65,8 +65,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns the names in these columns: what is marked as code, else the whole cell. Dashes, values and `[.PORT]`
-    /// are cut off.
+    /// Returns the names in these columns. A name is each text in backticks, or the whole cell when it has no
+    /// backticks. Dashes, values and `[.PORT]` are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
             if cell.contains('`') {

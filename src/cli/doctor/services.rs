@@ -13,11 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// How long before its end a certificate is reported. Let's Encrypt and cert-manager renew a month before the end.
+/// A certificate that expires within this time is reported. Let's Encrypt and
+/// cert-manager renew a certificate a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service may wait for its address, and a deleted Service for its end. When a CronJob syncs, an hour
-/// may lie between two runs.
+/// How long a new Service may wait for its address, and a deleted Service for its removal, before this is reported.
+/// When a CronJob runs `ccm`, an hour may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &View) -> Verdicts {
@@ -201,8 +202,9 @@ fn left_to_do(service: &Service) -> String {
     )
 }
 
-/// Returns the fix after a try that failed. The next try fails as well while the cause is there. The fix does not say
-/// to do what the event says, because anybody may have written the event. The command prints the error itself.
+/// Returns the fix after a try that failed. The next try fails as well until the cause is
+/// removed. The fix never repeats advice from the event, because anybody may have written the
+/// event. The command in the fix prints the error itself.
 fn tries_again(service: &Service) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(

@@ -82,7 +82,7 @@ fn deletable(orphan: &ServicePlan) -> Option<u64> {
 /// Gives an existing load balancer to a Service.
 pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbAdopt, words)?;
-    // The first word is a number, because the usage was checked.
+    // The first word can be parsed as an ID, because the usage check has already accepted it.
     let id = services.context.names.remove(0).parse().unwrap_or_default();
     let question = format!("Adopt load balancer {id}?");
     plan_and_ask(services, Management::Begins(id), &question)

@@ -272,7 +272,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // A load balancer that no Service wants and that was deleted has nothing left to warn of.
+        // Warnings about a load balancer that no Service wants are left out once the load balancer was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
