@@ -1,4 +1,4 @@
-//! `ccm node list | inspect | sync` shows people and programs what both node controllers see and would do.
+//! `ccm node list | inspect | sync` shows what both node controllers see and would do.
 
 use super::lists::{List, Table};
 use super::names::{self, Known, Word};

@@ -164,8 +164,8 @@ pub(super) fn usage(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// Prints the document for programs, or else the text. `text` returns the wide text when its argument is true, which is
-/// the case with `-o wide`.
+/// Prints the document when JSON or YAML is asked for, or else the text. The argument of
+/// `text` says whether the text is wide, as with `-o wide`.
 pub(super) fn print<D: Serialize>(
     output: Output,
     document: impl FnOnce() -> D,

@@ -17,7 +17,7 @@ pub(super) struct Ticks {
     outages: Outages,
     /// Whether no controller can work before a setting, a credential or a role is fixed.
     pub(super) failed: AtomicBool,
-    /// The number of controllers that have not ended their first tick.
+    /// How many controllers have not ended their first tick.
     first_ticks: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ impl Ticking {
 }
 
 /// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
-/// at the start, even when no controller has a question yet.
+/// at the start, even when no controller has called the cloud yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
     if apis.provider.is_reached() {
         Ok(())
@@ -107,8 +107,8 @@ impl Ticks {
         Some(pause)
     }
 
-    /// Whether the error comes from credentials that are being replaced. Such credentials were good for another call,
-    /// and are not good any more.
+    /// Whether the error comes from credentials that are being replaced. Such credentials
+    /// were accepted for an earlier call, and are refused now.
     fn is_rotation(&self, error: &cache::Error) -> bool {
         error.is_unauthorized()
             && match error {

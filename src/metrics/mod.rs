@@ -1,7 +1,7 @@
 //! The metrics of `/metrics`: what the program counts and measures, and the text for Prometheus.
 //!
 //! Every module may use this module, and it uses no other one. Each module counts what it does, and the health server
-//! asks for [`exposition`]. The figures live as long as the process. Nothing is decided by them.
+//! asks for [`exposition`]. The figures live as long as the process. No decision of the program depends on the figures.
 //!
 //! The values of labels come from our own words, from path templates or from short lists that an API can't lengthen,
 //! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, everything

@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync | adopt | release` shows people what the service controller sees and would do. A
-//! command shows its plan and asks first when it ends or takes over the management of a load balancer, or deletes load
-//! balancers that no Service wants.
+//! `ccm lb list | inspect | sync | adopt | release` shows what the service controller sees and would
+//! do. A command shows its plan and asks first when it ends or takes over the management of a load
+//! balancer, or deletes load balancers that no Service wants.
 
 mod inspect;
 mod list;
