@@ -161,7 +161,7 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// Returns the place of the column with this heading. The heading may be written in upper or lower case.
+/// Returns the index of the column with this heading. The heading may be written in upper or lower case.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);

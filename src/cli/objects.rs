@@ -52,7 +52,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) differences: Vec<Difference>,
     /// The changes of this object that are planned or were made.
     pub(super) changes: Vec<Change>,
-    /// A list that is always empty, for programs that know this field from earlier versions.
+    /// A list that is always empty. The field exists because programs may read it since earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,

@@ -92,7 +92,7 @@ fn colored_line(line: &str) -> String {
     let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
-    // A line that is indented further continues another line, so that its beginning is not a mark.
+    // A line that is indented further continues the line above it, so its first characters are not a mark.
     let mark = match rest.get(..2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,

@@ -43,8 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing. It lets only those requests pass that have the method of a write
-/// and change nothing.
+/// The gate of commands that change nothing. A request with the method of a
+/// write passes only when it is known to change nothing.
 struct ReadOnly;
 
 impl Gate for ReadOnly {

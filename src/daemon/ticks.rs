@@ -101,7 +101,7 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // A tick that ended before its changes did has lasted a whole interval, so the next tick begins at once.
+        // A tick with unfinished changes has lasted a whole interval, so the next tick begins at once and continues.
         let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)

@@ -146,7 +146,7 @@ pub enum Kind {
 struct Series {
     /// The labels as they stand between the braces, e.g. `method="get",code="200"`.
     labels: String,
-    /// The value; for a histogram, the sum of all durations.
+    /// The value, which for a histogram is the sum of all durations.
     value: f64,
     /// The number of durations in each bucket of a histogram. The last number counts the durations beyond the last
     /// bucket. Empty for counters and gauges.

@@ -64,7 +64,7 @@ pub fn quoted(text: &str) -> String {
 /// The greatest number of names that one message lists.
 const NAMED_AT_MOST: usize = 5;
 
-/// Joins names to `a, b`. When there are many, only the first are named: `a, b, c, d, e and 52 more`.
+/// Joins names to `a, b`. When there are more than five, only the first five are listed: `a, b, c, d, e and 52 more`.
 pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
     first_of(names, NAMED_AT_MOST)
 }

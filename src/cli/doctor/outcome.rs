@@ -155,7 +155,7 @@ impl Outcome {
 const LONGEST_MESSAGE: usize = 300;
 
 /// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
-/// object. The outcome refers to this command when the message is cut here.
+/// object. When the message is cut, the fix names this command.
 pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
     finding: &Finding,

@@ -129,7 +129,7 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Returns every Service of type LoadBalancer.
+    /// Returns every Service of type LoadBalancer in the cluster.
     fn there(&self) -> Result<Vec<Arc<Service>>, Failed> {
         let apis = &self.context.apis;
         let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?;

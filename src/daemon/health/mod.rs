@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// The time after which a thread is dead when it has begun no tick, finished no call and answered no wait.
+/// A thread counts as dead when it has begun no tick, finished no call and reported no wait for this long.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of Prometheus' text format.

@@ -185,8 +185,8 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// Returns how long the machine may still wait. No time left is an error, because a time-out of zero would
-/// mean no time-out.
+/// Returns how much time is left until the deadline. When no time is left, it returns an error,
+/// because sockets take a time-out of zero as no time-out.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
