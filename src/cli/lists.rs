@@ -151,8 +151,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints the lines that the last output did not have. Lines that differ only in the width of their columns
-/// are the same.
+/// Prints the lines that the last output did not have. Lines that differ
+/// only in the width of their columns are treated as equal.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

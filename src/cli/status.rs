@@ -177,7 +177,7 @@ fn unread(gap: &Gap) -> String {
 }
 
 /// Counts the load balancers that Services want, and how many of them serve. A load balancer serves when a target is
-/// healthy on all ports of each of its Services. A load balancer that several Services share counts once. Without a
+/// healthy on all ports of each of its Services. A load balancer that several Services share is counted once. Without a
 /// cluster, the load balancers of the project that carry a Service's label are counted.
 fn load_balancers(view: &View) -> Option<Count> {
     let plans = match (&view.services.plans, &view.cloud.balancers) {

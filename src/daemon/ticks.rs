@@ -138,8 +138,8 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// The state of a controller whose refresh was put off. This is no outage, because calls that can't wait
-/// are still made.
+/// The state of a controller that delays its refreshes because few calls are left of the rate limit. This is no
+/// outage, because calls that can't wait are still made.
 const PUT_OFF: &str = "refreshes put off";
 
 /// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every

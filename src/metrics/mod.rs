@@ -4,9 +4,9 @@
 //! asks for [`exposition`]. The figures live as long as the process. No decision of the program depends on the figures.
 //!
 //! The values of labels come from our own words, from path templates or from short lists that an API can't lengthen,
-//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, everything
-//! else counts as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every metric with its name,
-//! labels and help. The table in `src/help/metrics.md` is made from it.
+//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, each
+//! further combination is counted as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every
+//! metric with its name, labels and help. The table in `src/help/metrics.md` is made from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};

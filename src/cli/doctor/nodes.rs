@@ -112,7 +112,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // The node controller reports this reason when a node's dedicated server has another name.
+        // A node's plan has this reason when the node's dedicated server has another name.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {

@@ -101,11 +101,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
     outcomes.collect()
 }
 
-/// Returns why the port probably was a Service's, or `None`. A first reason is that the port sends traffic to the node
-/// port of a Service which has the same port but left the load balancer, or which has another port on the load
-/// balancer now. A second reason is that no target answers on this port, although Services use the load balancer. The
-/// port is not reported when a Service with the same port and node port uses the load balancer, because that Service
-/// gets its label again.
+/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends
+/// traffic to the node port of a Service that has the same port but left the load balancer, or that now has
+/// another port on the load balancer. Another reason is that no target answers on this port, although
+/// Services use the load balancer. The result is `None` when a Service with the same port and node port
+/// uses the load balancer, because that Service gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses = |plan: &ServicePlan| {
@@ -139,7 +139,8 @@ fn on(service: &Service, outcome: Outcome) -> Outcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports what Kubernetes alone shows when the cloud was not read. The check `check` reports why it was not read.
+/// Reports what Kubernetes alone shows when the cloud was not read. The check
+/// that `check` names reports why the cloud was not read.
 fn unplanned(view: &View, check: &'static str) -> Verdicts {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&Service| {

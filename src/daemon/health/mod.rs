@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// A thread counts as dead when it has begun no tick, finished no call and reported no wait for this long.
+/// A thread counts as dead when it has begun no tick, finished no call and announced no wait for this long.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of Prometheus' text format.
