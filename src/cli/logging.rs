@@ -101,7 +101,7 @@ fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }
 
-/// The keys of a line beside its message: `controller`, `object`, `reason`.
+/// The keys of a log line other than its message, e.g. `controller`, `object` and `reason`.
 struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {

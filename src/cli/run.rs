@@ -188,8 +188,7 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // The pass ends here, because the next controller would ask the API that does not answer for
-            // the same thing.
+            // The pass ends here, because the next controller would call the same API, which does not answer.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }

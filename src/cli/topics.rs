@@ -228,7 +228,7 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The least width of a right side. A right side with less room begins further to the left.
+/// The smallest width of a right side. When less room is left, the right side begins further to the left.
 const NARROWEST: usize = 24;
 
 /// The last column in which a right side may begin beside its left side. A right side that would begin further to the

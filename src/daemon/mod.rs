@@ -1,6 +1,6 @@
 //! The daemon: a thread for each controller, which ticks until it is stopped, while we lead.
 //!
-//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and what a probe is
+//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and how a probe is
 //! answered. It must never know what a controller decides, or which provider is plugged in.
 
 mod health;

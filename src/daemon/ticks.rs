@@ -150,7 +150,7 @@ struct Outages {
 }
 
 impl Outages {
-    /// Takes note of how a controller's tick ended, and logs a change of state.
+    /// Records how a controller's tick ended, and logs a change of the controller's state.
     fn note(
         &self,
         controller: &'static str,

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Turns each row into a static of that name, and lists the statics in [`TABLE`] in this order.
+/// Turns each row into a static with the name in the row, and lists the statics in [`TABLE`] in the order of the rows.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $static:ident: $kind:ident $name:literal $labels:tt, $help:literal;)*) => {
         $($(#[$doc])* pub static $static: Metric = Metric::new(Kind::$kind, $name, &$labels, $help);)*

@@ -210,7 +210,7 @@ impl Verdict {
 /// The longest head of a request. The head of a probe has some 150 bytes, and Prometheus' has some 500.
 const REQUEST_LIMIT_BYTES: usize = 4096;
 
-/// Returns the answer to what has arrived so far, or `None` while more must come.
+/// Returns the answer to the bytes that have arrived so far, or `None` while the request is incomplete.
 ///
 /// The first request is answered, and then the connection ends. Bodies and pipelined requests are not read.
 pub(super) fn answer(

@@ -189,7 +189,7 @@ impl Lease {
         }
     }
 
-    /// Takes note of a renewal. Returns true when we began to lead with this renewal.
+    /// Records that the Lease was renewed. Returns true when this process began to lead with this renewal.
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
