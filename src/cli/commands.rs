@@ -1,7 +1,7 @@
 //! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
 //!
 //! A new command needs a row in this table, its text in `src/help/commands`, and a line in `cli::run_command`. A
-//! command with flags is also a row of [`Command`], which the rows of the settings name.
+//! command with flags is also a variant of [`Command`], and each setting lists the variants that take it.
 
 use super::output::{Exit, Printer};
 use super::terminal::help_columns;
@@ -46,7 +46,7 @@ const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
     Entry { name, kind, help }
 }
 
-/// The commands, in the order in which people read about them.
+/// The commands, in the order in which completions and errors list them.
 #[rustfmt::skip]
 const COMMANDS: &[Entry] = &[
     entry("run", Kind::Flags(Command::Run), text!("run")),

@@ -1,8 +1,8 @@
 //! `ccm completions SHELL` prints a script that completes commands, flags and the values of choices.
 //!
-//! The scripts are in `src/help/completions`. At each key press they run `ccm completions -- WORD…`, which prints what
-//! may follow: see [`offered`]. Names of objects are read from the cluster, which has a second to answer. Without an
-//! answer no names are offered.
+//! The scripts are in `src/help/completions`. At each key press they run `ccm completions -- WORD…`, which
+//! prints what may follow: see [`offered`]. Names of objects are read from the cluster. When the cluster
+//! does not answer within a second, no names are offered.
 
 use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};

@@ -14,7 +14,7 @@ use std::ptr;
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
     wide: &["NOTE"],
-    // Values are cut first, then sources.
+    // When the table is too wide, values are cut first, then sources.
     yielding: &[(1, 16), (2, 20)],
 };
 

@@ -32,7 +32,7 @@ pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
     commands::unknown(what, &name(word), &known)
 }
 
-/// Returns a line that says which kinds of words are known, and which pages have their tables.
+/// Returns a line that says which kinds of words can be explained, and which pages have their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     let mut seen = HashSet::new();

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait, by the machine's time, for a read that decides nothing for the command itself.
+/// The longest wait, by the machine's time, for a read whose result the command can do without.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Returns the Lease that these settings name, or `None` without leader election. No call is made.

@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// The largest size of one file. The output of `helm template` for large charts has some megabytes.
 const FILE_BYTES_AT_MOST: u64 = 8 << 20;
 
-/// The largest size of one file after its aliases are resolved. The text of the file counts, and a fixed number of
-/// bytes for each value. A few lines of YAML with aliases can become gigabytes.
+/// The largest size of one file after its aliases are resolved. The size of a value is the length of its text plus a
+/// fixed number of bytes. A few lines of YAML with aliases can become gigabytes.
 const RESOLVED_BYTES_AT_MOST: usize = 128 << 20;
 const BYTES_OF_A_VALUE: usize = 64;
 
-/// The number that stands for each port of the nodes that the API server would allocate.
+/// The node port that stands for every port that the API server would allocate.
 const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";

@@ -151,8 +151,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints the lines that the last output did not have. Lines that differ only in the width of their columns
-/// are the same.
+/// Prints the lines that the last output did not have. Lines that differ
+/// only in the width of their columns are treated as equal.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));
@@ -161,7 +161,7 @@ fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     exit
 }
 
-/// Returns the place of the column with this heading. The heading may be written in upper or lower case.
+/// Returns the index of the column with this heading. The heading may be written in upper or lower case.
 fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let plain = |text: &str| text.to_lowercase().replace(' ', "-");
     let headings = columns.headings.iter().chain(columns.wide);

@@ -66,8 +66,8 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     drop(process::log_with(Box::new(logger), level));
 }
 
-/// Returns the level that `-v` asks for. The numbers are those of klog: 0 shows changes and failures, 4 and more every
-/// call, 6 and more everything.
+/// Returns the level that `-v` asks for. The levels are those of klog. Level 0 logs changes and failures, level 4
+/// and above every call, and level 6 and above everything.
 fn level(settings: &Settings, reader: Reader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, Reader::Person | Reader::Waiting) => LevelFilter::Warn,
@@ -101,7 +101,7 @@ fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }
 
-/// The keys of a line beside its message: `controller`, `object`, `reason`.
+/// The keys of a log line other than its message, e.g. `controller`, `object` and `reason`.
 struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {
@@ -111,7 +111,7 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// The wait, by the machine's time, after which a line is shown. A shorter wait needs no line.
+/// A wait that lasts longer than this, by the machine's time, is reported by a line at the terminal.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

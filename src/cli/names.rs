@@ -122,8 +122,8 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Returns why the word names no object, with the objects that may be meant. `what` describes the object that
-    /// does not exist.
+    /// Returns the error for a word that names no object. The error also suggests objects that may be
+    /// meant. `what` describes the object that does not exist.
     fn none(&self, what: &str, known: &[Known]) -> String {
         fn last(name: &str) -> &str {
             name.rsplit('/').next().unwrap_or(name)

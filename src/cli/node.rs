@@ -1,4 +1,4 @@
-//! `ccm node list | inspect | sync` shows people and programs what both node controllers see and would do.
+//! `ccm node list | inspect | sync` shows what both node controllers see and would do.
 
 use super::lists::{List, Table};
 use super::names::{self, Known, Word};
@@ -61,7 +61,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // One of the two APIs of servers may not answer. The nodes of the other API are synced nevertheless.
+        // One of the two APIs of servers may not answer. The nodes
+        // whose servers the other API lists are synced even then.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -335,7 +336,7 @@ fn server(server: &Server) -> (String, String) {
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
     wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-    // Addresses and differences are cut first, then names.
+    // When the table is too wide, addresses and differences are cut first, then names.
     yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
 
@@ -359,8 +360,8 @@ const ROOM_FOR_TWO: usize = 100;
 /// `PROVIDER ID` and `SERVER LABELS`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// The columns that are not known without Kubernetes. The name is shown nevertheless, because a server mostly has
-/// its node's name.
+/// The columns that are not known without Kubernetes. The column `NAME` then has the
+/// server's name, which usually is the node's name as well.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
@@ -435,8 +436,8 @@ fn diff_cell(plans: &Plans) -> String {
     })
 }
 
-/// Returns the text for one node: both sides and how they were matched, every value with what asks for it, and what a
-/// sync would do. When only Kubernetes answers, the text also has the node's conditions and labels.
+/// Returns the text for one node: both sides and how they were matched, every value with the rule or setting that asks
+/// for it, and what a sync would do. When only Kubernetes answers, the text also has the node's conditions and labels.
 fn inspection(plans: &Plans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();

@@ -27,12 +27,13 @@ pub(super) trait Planned {
     /// The beginning of each document's kind, e.g. of `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
-    /// Returns the items for programs. With a report they show what was done, else what would be done.
+    /// Returns the items of the JSON or YAML document. With a report they have the
+    /// changes that were made, else the changes that are planned.
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
 
     fn proposals(&self) -> Vec<Proposal>;
 
-    /// Returns lines about what does not block the sync.
+    /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
     /// Whether one of two APIs that know servers does not answer. The plans show which objects are unclear
@@ -51,7 +52,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) differences: Vec<Difference>,
     /// The changes of this object that are planned or were made.
     pub(super) changes: Vec<Change>,
-    /// A list that is always empty, for programs that know this field from earlier versions.
+    /// A list that is always empty. The field exists because programs may read it since earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
@@ -298,7 +299,8 @@ impl Context {
     }
 }
 
-/// Returns the plan with a line for each change, then warnings, then what is blocked. The last lines are seen best.
+/// Returns the plan with a line for each change, then warnings, then what is blocked. The blocked objects
+/// come last, because a reader sees the last lines first.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         let changes = proposal.changes.announced();
@@ -327,7 +329,7 @@ fn of_object(first: &str, object: &str, text: &str) -> String {
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
 }
 
-/// Returns the numbers of objects, e.g. `Plan: 1 to change, 4 unchanged, 1 blocked`.
+/// Returns a line with counts of objects, e.g. `Plan: 1 to change, 4 unchanged, 1 blocked`.
 pub(super) fn total(proposals: &[Proposal]) -> String {
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
@@ -387,8 +389,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// Returns a value and what asks for it. The value is as wanted (=), differs (~) or, with `is_left`, is
-/// left unchanged (·).
+/// Returns the lines about one value, and about the source that asks for the value. The mark `=` says that the value is
+/// right, `~` that it must change, and `·`, with `is_left`, that it is left as it is.
 pub(super) fn field(
     name: impl Display,
     have: &Option<String>,
@@ -406,8 +408,7 @@ pub(super) fn field(
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Returns a table with the lines of both sides of an object. `?` stands for everything that an unknown
-/// side would have.
+/// Returns a table with a column for each side of an object. A side that was not read shows `?` in place of its values.
 pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> String {
     let unknown = vec!["?".to_owned()];
     let mut table = Vec::new();

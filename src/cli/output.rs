@@ -61,12 +61,12 @@ impl Printer {
         Printer::to_stdout(&lines(&without_known_secrets(text)))
     }
 
-    /// Prints a text for people to stdout, with colours when stdout can show them.
+    /// Prints a text to stdout for a person to read, with colours when stdout can show them.
     pub(super) fn text(text: &str) -> Exit {
         Printer::to_stdout(&shown(text, false))
     }
 
-    /// Prints a text for people in the place of the last screen.
+    /// Prints a text for a person to read in the place of the last screen.
     pub(super) fn redraw(text: &str) -> Exit {
         Printer::to_stdout(&screen(&shown(text, false)))
     }
@@ -102,7 +102,7 @@ impl Printer {
     }
 }
 
-/// Returns the text that people are shown, with colours when the stream can show them.
+/// Returns the text as it is printed, without secrets, and with colours when the stream can display them.
 fn shown(text: &str, is_stderr: bool) -> String {
     let text = without_known_secrets(text);
     let text = lines(&text);
@@ -164,8 +164,8 @@ pub(super) fn usage(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// Prints the document for programs, or else the text. `text` returns the wide text when its argument is true, which is
-/// the case with `-o wide`.
+/// Prints the document when JSON or YAML is asked for, or else the text. The argument of
+/// `text` says whether the text is wide, as with `-o wide`.
 pub(super) fn print<D: Serialize>(
     output: Output,
     document: impl FnOnce() -> D,

@@ -1,6 +1,5 @@
-//! `ccm route list | sync` shows people and programs what the route controller sees and would do. Programs get an
-//! item for each destination, for each node with a condition to set or with something in its way, and for a
-//! Network with findings.
+//! `ccm route list | sync` shows what the route controller sees and would do. JSON and YAML have an item for each
+//! destination, for each node that has a condition to set or is blocked, and for a Network with findings.
 
 use super::lists::{List, Table};
 use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};

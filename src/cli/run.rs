@@ -32,7 +32,8 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(failed)?;
-    // Writes pass while the Lease is held. Without a Lease they pass until the wish to end.
+    // The gate lets writes pass while the Lease is held. Without a Lease
+    // it lets them pass until the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -187,8 +188,7 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // The pass ends here, because the next controller would ask the API that does not answer for
-            // the same thing.
+            // The pass ends here, because the next controller would call the same API, which does not answer.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
@@ -196,7 +196,8 @@ fn pass(
         log::info!("{name}: {}", report.counts());
         exit = exit.fail_if(!report.failures.is_empty());
     }
-    // A wrong token is an error of every pass, even of a pass that had nothing to ask the cloud.
+    // Every pass that is not stopped calls the cloud, so that a wrong token makes the
+    // pass fail even when it had nothing to ask the cloud.
     if !stop.is_set() {
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A simulated daemon checks this often whether it leads, so that its work begins at most this long after it leads.
+/// How often a simulated daemon checks whether it leads. Its work begins at most this long after it became the leader.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
 /// A daemon whose threads are run by a simulation. It has no health server. The function `stop` takes the place

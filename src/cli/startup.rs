@@ -177,7 +177,7 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => Reader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // A daemon shows no such line, because its log reports the result of each call.
+    // A daemon shows no line about a wait, because its log reports the result of each call.
     if reader != Reader::Daemon {
         logging::show_waits();
     }

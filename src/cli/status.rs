@@ -41,14 +41,15 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
-/// The form for programs. A field is null when its value is not known or does not exist, and the items say why.
+/// The content of the screen as JSON or YAML. A field is null when its value
+/// is not known or does not exist, and the items say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
     /// The outcomes that say what is wrong, the worst first.
     #[serde(flatten)]
     document: Document<&'a Outcome>,
-    /// The holder of the Lease. The next field says how many seconds ago the Lease was renewed.
+    /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
     /// The version of the API server.
@@ -176,7 +177,7 @@ fn unread(gap: &Gap) -> String {
 }
 
 /// Counts the load balancers that Services want, and how many of them serve. A load balancer serves when a target is
-/// healthy on all ports of each of its Services. A load balancer that several Services share counts once. Without a
+/// healthy on all ports of each of its Services. A load balancer that several Services share is counted once. Without a
 /// cluster, the load balancers of the project that carry a Service's label are counted.
 fn load_balancers(view: &View) -> Option<Count> {
     let plans = match (&view.services.plans, &view.cloud.balancers) {

@@ -16,8 +16,8 @@ pub(super) struct Columns {
     pub(super) yielding: &'static [Yielding],
 }
 
-/// A column that may be cut when a table is too wide, and the width that the column keeps at least. Columns are cut in
-/// the order in which they are listed.
+/// The index of a column that may be cut when a table is too wide, and the smallest width to which this column is cut.
+/// Columns are cut in the order in which they are listed.
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {

@@ -92,7 +92,7 @@ fn colored_line(line: &str) -> String {
     let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
-    // A line that is indented further continues another line, so that its beginning is not a mark.
+    // A line that is indented further continues the line above it, so its first characters are not a mark.
     let mark = match rest.get(..2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,
@@ -145,7 +145,7 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// Returns the two numbers of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
+/// Returns the part and the whole of a share, e.g. 1 and 2 for `1 of 2 ready`, or for the targets `1/2`.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
     let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {

@@ -65,8 +65,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns the names in these columns: what is marked as code, else the whole cell. Dashes, values and `[.PORT]`
-    /// are cut off.
+    /// Returns the names in these columns. A name is each text in backticks, or the whole cell when it has no
+    /// backticks. Dashes, values and `[.PORT]` are cut off.
     pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
         let names = columns.iter().filter_map(|column| self.cells.get(*column)).flat_map(|cell| {
             if cell.contains('`') {
@@ -228,7 +228,7 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The least width of a right side. A right side with less room begins further to the left.
+/// The smallest width of a right side. When less room is left, the right side begins further to the left.
 const NARROWEST: usize = 24;
 
 /// The last column in which a right side may begin beside its left side. A right side that would begin further to the

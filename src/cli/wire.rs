@@ -23,14 +23,14 @@ const WRITERS_AT_MOST: u32 = 100;
 /// The wait before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
-/// The shortest time-out of a read. An answer needs some time, however much a test shortens time.
+/// The shortest time-out of a read. An API needs some time to answer, even in a test that shortens time.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of a program that returns credentials. The program has to start, read its files and print,
-/// however much a test shortens time.
+/// The shortest time limit of a program that returns credentials. The program has to start, read
+/// its files and print, even in a test that shortens time.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// The number of characters that a token of the Cloud API has. Another length is worth a warning.
+/// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
 
 /// Returns the metadata service that is asked whether this machine is attached to the Network. `None` means that
@@ -43,8 +43,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
-/// The gate of commands that change nothing. It lets only those requests pass that have the method of a write
-/// and change nothing.
+/// The gate of commands that change nothing. A request with the method of a
+/// write passes only when it is known to change nothing.
 struct ReadOnly;
 
 impl Gate for ReadOnly {
@@ -238,7 +238,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
         return Err(RoutesOff { why, is_wanted });
     }
     // A dual-stack cluster of profile `hcloud` gets no routes unless they are asked for, as with
-    // hcloud-cloud-controller-manager, because such a cluster may rest on having none.
+    // hcloud-cloud-controller-manager, because such a cluster may rely on having no routes.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
@@ -269,7 +269,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
 /// The reason why there are no routes.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes. The reason is then worth a warning.
+    /// Whether the settings ask for routes. The reason is then logged as a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -343,7 +343,7 @@ fn kube_options(settings: &Settings) -> config::Options {
 
 /// Returns the proxies that the environment names. Every Go program beside this one reads the same variables.
 fn proxies() -> Result<Proxies, String> {
-    // A value that is not UTF-8 is no proxy, and the error names the value.
+    // A value that is not UTF-8 is no valid proxy address, so `read` returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }

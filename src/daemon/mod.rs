@@ -1,6 +1,6 @@
 //! The daemon: a thread for each controller, which ticks until it is stopped, while we lead.
 //!
-//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and what a probe is
+//! This module knows when a tick is due, who leads, how to stop, what is worth a line in the log, and how a probe is
 //! answered. It must never know what a controller decides, or which provider is plugged in.
 
 mod health;
@@ -23,16 +23,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease may
-/// take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by default.)
-/// These times are the machine's.
+/// How long the daemon waits for its threads at its end. A write in flight is over after 8 s, releasing the Lease
+/// may take one more second, and the whole end takes at most 10 s. (Kubernetes kills a process after 30 s by
+/// default.) These times are measured by the machine's clock.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// How long the end waits for events at most, while the Lease is held.
+/// The longest time that an ending daemon waits for its last events to be written, while it holds the Lease.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// How long the end of one pass waits for events at most, when the pass was not asked to end.
+/// The longest time that one pass waits at its end for its events to be written, when the pass was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// How long the end waits for events at least, even when the last write took all the time.
+/// The shortest time that an ending daemon leaves for its last events, even when the last write took all the time.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a wait for the end of some work checks whether to end without it.
@@ -89,7 +89,8 @@ impl Running {
         if is_open() {
             log::warn!("an answer is still waited for; ending without it");
         }
-        // The last events may be written until the deadline. The two limits hold even when less or more time is left.
+        // The last events may be written until the deadline, but for no less than
+        // `EVENTS_AT_LEAST` and no more than `EVENTS_AT_MOST`.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
         self.apis.recorder.end(left.clamp(at_least, at_most));

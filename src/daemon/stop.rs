@@ -46,10 +46,10 @@ impl Stop {
         *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
-    /// Does the work on a thread of its own, again and again. Each time the work returns the pause before the next
-    /// time. It ends when the work returns `None`, or with the wish to end. `is_apart` means that the work shares no
-    /// lock with the other threads, see [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or
-    /// `None` in a simulation.
+    /// Does the work on a thread of its own, again and again. The work returns the pause before its next
+    /// run. The repetition ends when the work returns `None`, or with the wish to end. `is_apart` means that
+    /// the work shares no lock with the other threads, see
+    /// [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread, or `None` in a simulation.
     pub fn repeat(
         &'static self,
         is_apart: bool,

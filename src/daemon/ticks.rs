@@ -17,7 +17,7 @@ pub(super) struct Ticks {
     outages: Outages,
     /// Whether no controller can work before a setting, a credential or a role is fixed.
     pub(super) failed: AtomicBool,
-    /// The number of controllers that have not ended their first tick.
+    /// How many controllers have not ended their first tick.
     first_ticks: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ impl Ticking {
 }
 
 /// Makes a call to the cloud, unless the cloud has answered a call since the start. This finds a wrong token or Network
-/// at the start, even when no controller has a question yet.
+/// at the start, even when no controller has called the cloud yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
     if apis.provider.is_reached() {
         Ok(())
@@ -101,14 +101,14 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        // A tick that ended before its changes did has lasted a whole interval, so the next tick begins at once.
+        // A tick with unfinished changes has lasted a whole interval, so the next tick begins at once and continues.
         let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }
 
-    /// Whether the error comes from credentials that are being replaced. Such credentials were good for another call,
-    /// and are not good any more.
+    /// Whether the error comes from credentials that are being replaced. Such credentials
+    /// were accepted for an earlier call, and are refused now.
     fn is_rotation(&self, error: &cache::Error) -> bool {
         error.is_unauthorized()
             && match error {
@@ -138,8 +138,8 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// The state of a controller whose refresh was put off. This is no outage, because calls that can't wait
-/// are still made.
+/// The state of a controller that delays its refreshes because few calls are left of the rate limit. This is no
+/// outage, because calls that can't wait are still made.
 const PUT_OFF: &str = "refreshes put off";
 
 /// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every
@@ -150,7 +150,7 @@ struct Outages {
 }
 
 impl Outages {
-    /// Takes note of how a controller's tick ended, and logs a change of state.
+    /// Records how a controller's tick ended, and logs a change of the controller's state.
     fn note(
         &self,
         controller: &'static str,

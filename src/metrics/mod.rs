@@ -1,18 +1,18 @@
 //! The metrics of `/metrics`: what the program counts and measures, and the text for Prometheus.
 //!
 //! Every module may use this module, and it uses no other one. Each module counts what it does, and the health server
-//! asks for [`exposition`]. The figures live as long as the process. Nothing is decided by them.
+//! asks for [`exposition`]. The figures live as long as the process. No decision of the program depends on the figures.
 //!
 //! The values of labels come from our own words, from path templates or from short lists that an API can't lengthen,
-//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, everything
-//! else counts as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every metric with its name,
-//! labels and help. The table in `src/help/metrics.md` is made from it.
+//! and never from the name of an object. When a metric has [`SERIES_AT_MOST`] combinations of label values, each
+//! further combination is counted as `other`, so that a mistake in the labels costs no memory. [`TABLE`] lists every
+//! metric with its name, labels and help. The table in `src/help/metrics.md` is made from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Turns each row into a static of that name, and lists the statics in [`TABLE`] in this order.
+/// Turns each row into a static with the name in the row, and lists the statics in [`TABLE`] in the order of the rows.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $static:ident: $kind:ident $name:literal $labels:tt, $help:literal;)*) => {
         $($(#[$doc])* pub static $static: Metric = Metric::new(Kind::$kind, $name, &$labels, $help);)*
@@ -146,7 +146,7 @@ pub enum Kind {
 struct Series {
     /// The labels as they stand between the braces, e.g. `method="get",code="200"`.
     labels: String,
-    /// The value; for a histogram, the sum of all durations.
+    /// The value, which for a histogram is the sum of all durations.
     value: f64,
     /// The number of durations in each bucket of a histogram. The last number counts the durations beyond the last
     /// bucket. Empty for counters and gauges.

@@ -8,8 +8,7 @@ const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 /// The shortest interval of polls, because each poll is a call to an API that others use too.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest duration in seconds. A longer one is a mistake, and would not fit into the numbers
-/// of the API everywhere.
+/// The longest duration in seconds. A longer one is a mistake, and would not fit into every integer field of the API.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
 /// Parses a duration, e.g. `300ms`, `1.5h` or `1m30s`. A number without a unit is accepted only when it is 0.

@@ -1,6 +1,6 @@
-//! The forms in which people write values on a command line, in a variable or in an annotation. The module also
-//! decides how many of several things a message names, and what a line of output, or a command to copy, may repeat of
-//! a text from outside.
+//! The forms in which people write values on a command line, in a variable or in an annotation.
+//! The module also decides how many names a message lists, and how a text from outside is
+//! escaped in a line of output or quoted in a command to copy.
 //!
 //! This module does not know what a value is for, and imports nothing of ours.
 

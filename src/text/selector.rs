@@ -29,8 +29,8 @@ enum Wanted {
     Below(i64),
 }
 
-/// How many requirements a selector may have. A tenant may write the selector, and it is compared with each
-/// of some thousand nodes.
+/// How many requirements a selector may have. They are limited because a tenant may write the
+/// selector, and each of some thousand nodes is compared with it.
 const MOST_REQUIREMENTS: usize = 32;
 
 impl Selector {

@@ -9,8 +9,8 @@ pub fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(is_plain)
 }
 
-/// Returns a command to copy. `begin` is our own text. Each argument becomes one word in every shell,
-/// whatever the argument holds.
+/// Returns a command to copy. `begin` is our own text, and is not quoted. Each argument becomes
+/// one word in every shell, whatever the argument holds.
 pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
     let mut command = begin.to_owned();
     for argument in arguments {

@@ -50,8 +50,7 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// The number of characters of a quoted value that are shown. It is somewhat larger than the length of the
-/// longest host name.
+/// How many characters of a value are repeated in quotes. This is somewhat more than the longest host name has.
 const QUOTED_AT_MOST: usize = 300;
 
 /// Returns the text in quotes, with control characters escaped. A long text is cut, and its length is added.
@@ -62,10 +61,10 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// How many names a message for people holds at most.
+/// The greatest number of names that one message lists.
 const NAMED_AT_MOST: usize = 5;
 
-/// Joins names to `a, b`. When there are many, only the first are named: `a, b, c, d, e and 52 more`.
+/// Joins names to `a, b`. When there are more than five, only the first five are listed: `a, b, c, d, e and 52 more`.
 pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
     first_of(names, NAMED_AT_MOST)
 }
@@ -137,7 +136,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates are named when several are equally near.
+/// The greatest number of equally near candidates that a message lists.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns `; did you mean a or b?`, which follows an error about `word`, or an empty text when no candidate is near.

@@ -89,8 +89,8 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{authority}{path}").trim_end_matches('/').to_owned())
 }
 
-/// Whether the URL leads with `http://` to another machine than this one. A host that can't be read
-/// counts as another machine.
+/// Whether a request to the URL leaves this machine unencrypted, because the URL begins with `http://` and names
+/// another machine. A host that can't be parsed counts as another machine.
 pub fn leaves_unencrypted(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;

@@ -124,7 +124,8 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
     or_ok(others, format!("none in {namespace}"))
 }
 
-/// Returns the command that ends the workload's pods. A DaemonSet has no number of pods, so it is deleted.
+/// Returns the command that ends the workload's pods. A Deployment is scaled to 0
+/// replicas. A DaemonSet can't be scaled, so it is deleted.
 fn stop(namespace: &str, workload: &Workload) -> String {
     let name = &workload.name;
     if name.starts_with("deployment/") {

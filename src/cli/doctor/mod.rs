@@ -165,11 +165,11 @@ fn settings(view: &View) -> Verdicts {
 /// The column where messages begin, behind the status and the longest name of a check.
 const INDENT: usize = 22;
 
-/// How many objects of a check are shown, unless the output is wide.
+/// The greatest number of objects that the report lists for one check, unless the output is wide.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the report for people. With `is_wide` the report has every object, and what was checked. A fix that holds
-/// for several objects stands below the last of them.
+/// Returns the report as text, for a person to read. With `is_wide` the report has every object, and what was checked.
+/// A fix that holds for several objects stands below the last of them.
 pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

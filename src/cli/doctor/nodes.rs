@@ -58,8 +58,8 @@ pub(super) fn project(view: &View) -> Verdict {
     })
 }
 
-/// Returns an error when no node has its server in the token's project, because the check `project`
-/// then says everything.
+/// Returns an error when no node has its server in the token's project. The check `project` then reports this for
+/// all nodes, so other checks say nothing about servers.
 pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => {
@@ -112,7 +112,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // A node has this reason when its dedicated server has another name.
+        // A node's plan has this reason when the node's dedicated server has another name.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {

@@ -27,8 +27,8 @@ struct Stage {
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Does the read, and notes its result in the view. When the second argument is an error, nothing is read, and the
-    /// error is noted. Returns what was noted.
+    /// Makes the read, writes its result into the view, and returns this result. When the second argument is an error,
+    /// the function reads nothing, and this error is the result.
     read: fn(&mut View, Seen<&Reader>) -> Seen<()>,
 }
 

@@ -32,7 +32,7 @@ impl Status {
     }
 }
 
-/// The result of a check for one object, or for the whole. This is also the form for programs.
+/// The result of a check for one object, or for the whole. Programs get it in this form as JSON or YAML.
 #[derive(Serialize)]
 pub(in crate::cli) struct Outcome {
     pub(in crate::cli) check: &'static str,
@@ -77,7 +77,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the gap of something that can't be read because of this gap. `check` is the check that reports this gap.
+    /// Returns the gap of a later read that needs what this gap left
+    /// unread. `check` is the check that reports this gap.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -154,7 +155,7 @@ impl Outcome {
 const LONGEST_MESSAGE: usize = 300;
 
 /// Returns the outcome for a finding of a plan, with the fix of the finding. `inspect` is the command that shows the
-/// object. The outcome refers to this command when the message is cut here.
+/// object. When the message is cut, the fix names this command.
 pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
     finding: &Finding,
@@ -179,7 +180,7 @@ pub(super) fn or_ok(
     Ok(outcomes)
 }
 
-/// Returns a number with its noun, e.g. `1 node` or `2 nodes`.
+/// Returns a count with its noun, e.g. `1 node` or `2 nodes`.
 pub(super) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")

@@ -347,8 +347,8 @@ fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the gap for objects that could not be listed. This is no fault, because not every user may list them, unless
-/// the API refused the credentials.
+/// Returns the gap for objects that could not be listed. Unless the API refused the credentials, this is
+/// no fault, because not every user may list such objects.
 fn unlisted(error: kube::Error, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -13,11 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// How long before its end a certificate is reported. Let's Encrypt and cert-manager renew a month before the end.
+/// A certificate that expires within this time is reported. Let's Encrypt and
+/// cert-manager renew a certificate a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How long a new Service may wait for its address, and a deleted Service for its end. When a CronJob syncs, an hour
-/// may lie between two runs.
+/// How long a new Service may wait for its address, and a deleted Service for its removal, before this is reported.
+/// When a CronJob runs `ccm`, an hour may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 pub(super) fn services(view: &View) -> Verdicts {
@@ -100,11 +101,11 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
     outcomes.collect()
 }
 
-/// Returns why the port probably was a Service's, or `None`. A first reason is that the port sends traffic to the node
-/// port of a Service which has the same port but left the load balancer, or which has another port on the load
-/// balancer now. A second reason is that no target answers on this port, although Services use the load balancer. The
-/// port is not reported when a Service with the same port and node port uses the load balancer, because that Service
-/// gets its label again.
+/// Returns why the port probably belonged to a Service, or `None`. One reason is that the port sends
+/// traffic to the node port of a Service that has the same port but left the load balancer, or that now has
+/// another port on the load balancer. Another reason is that no target answers on this port, although
+/// Services use the load balancer. The result is `None` when a Service with the same port and node port
+/// uses the load balancer, because that Service gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses = |plan: &ServicePlan| {
@@ -138,7 +139,8 @@ fn on(service: &Service, outcome: Outcome) -> Outcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports what Kubernetes alone shows when the cloud was not read. The check `check` reports why it was not read.
+/// Reports what Kubernetes alone shows when the cloud was not read. The check
+/// that `check` names reports why the cloud was not read.
 fn unplanned(view: &View, check: &'static str) -> Verdicts {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&Service| {
@@ -201,8 +203,9 @@ fn left_to_do(service: &Service) -> String {
     )
 }
 
-/// Returns the fix after a try that failed. The next try fails as well while the cause is there. The fix does not say
-/// to do what the event says, because anybody may have written the event. The command prints the error itself.
+/// Returns the fix after a try that failed. The next try fails as well until the cause is
+/// removed. The fix never repeats advice from the event, because anybody may have written the
+/// event. The command in the fix prints the error itself.
 fn tries_again(service: &Service) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(

@@ -39,7 +39,7 @@ const TIB: f64 = (1_u64 << 40) as f64;
 /// How many events of a Service are shown.
 const EVENTS_SHOWN: usize = 10;
 
-/// How many characters of an event's message are shown. ccm writes no longer messages.
+/// How many characters of an event's message are shown. The messages that ccm writes are never longer than this.
 const EVENT_CHARACTERS_SHOWN: usize = 1000;
 
 /// Reads the events of the Service and the current usage of its load balancer, with one call each. What can't be read
@@ -151,7 +151,8 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     fields.collect::<String>() + &more
 }
 
-/// Returns what the load balancer costs, what it carried this month, and what it does now. Unknown values are left out.
+/// Returns the price of the load balancer, its traffic in this month, and its current
+/// connections and requests. Unknown values are left out.
 fn usage(found: &Balancer) -> String {
     let found = &found.consumption;
     let usage = found.usage.unwrap_or_default();

@@ -40,7 +40,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
                 such.iter().map(|service| service.metadata.uid.as_str()).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Certificates have neither a namespace nor labels of Services.
+        // Kept certificates have neither a namespace nor the labels of a Service, so nothing that is kept is
+        // listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| controller.kept(apis));
@@ -83,8 +84,8 @@ fn nothing(namespace: &Option<String>) -> String {
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
     wide: &["ID", "TYPE", "LOCATION", "USE"],
-    // The difference is cut first, then the name of the load balancer, which follows from the Service's name, and then
-    // the name of the Service. At last the difference is cut even more.
+    // When the table is too wide, the column `DIFF` is cut first, then the name of the load balancer, which follows
+    // from the Service's name, and then the name of the Service. When that is not enough, `DIFF` is cut further.
     yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
 

@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync | adopt | release` shows people what the service controller sees and would do. A
-//! command shows its plan and asks first when it ends or takes over the management of a load balancer, or deletes load
-//! balancers that no Service wants.
+//! `ccm lb list | inspect | sync | adopt | release` shows what the service controller sees and would
+//! do. A command shows its plan and asks first when it ends or takes over the management of a load
+//! balancer, or deletes load balancers that no Service wants.
 
 mod inspect;
 mod list;
@@ -82,7 +82,7 @@ fn deletable(orphan: &ServicePlan) -> Option<u64> {
 /// Gives an existing load balancer to a Service.
 pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbAdopt, words)?;
-    // The first word is a number, because the usage was checked.
+    // The first word can be parsed as an ID, because the usage check has already accepted it.
     let id = services.context.names.remove(0).parse().unwrap_or_default();
     let question = format!("Adopt load balancer {id}?");
     plan_and_ask(services, Management::Begins(id), &question)

@@ -129,7 +129,7 @@ impl Services {
         Ok(orphans)
     }
 
-    /// Returns every Service of type LoadBalancer.
+    /// Returns every Service of type LoadBalancer in the cluster.
     fn there(&self) -> Result<Vec<Arc<Service>>, Failed> {
         let apis = &self.context.apis;
         let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?;
@@ -272,7 +272,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // A load balancer that no Service wants and that was deleted has nothing left to warn of.
+        // Warnings about a load balancer that no Service wants are left out once the load balancer was deleted.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

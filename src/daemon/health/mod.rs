@@ -8,8 +8,8 @@
 //!
 //! Bodies are short plain text that says what is wrong and holds nothing private, because on the host network everybody
 //! may read them. No probe checks that the settings are valid, because the server is started after they were read.
-//! `verdict` decides, and `server` owns the sockets and turns bytes into bytes. A probe takes no lock that a controller
-//! holds while it works. The lock of a metric is held only while one figure changes.
+//! `verdict` decides the answer, and `server` owns the sockets, reads requests and writes answers. A probe takes no
+//! lock that a controller holds while it works. The lock of a metric is held only while one figure changes.
 
 mod server;
 
@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// The time after which a thread is dead when it has begun no tick, finished no call and answered no wait.
+/// A thread counts as dead when it has begun no tick, finished no call and announced no wait for this long.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of Prometheus' text format.

@@ -1,9 +1,8 @@
 //! The sockets of the health server: a thread that accepts connections, and a thread for each connection.
 //!
 //! Everybody may connect, so that connections, bytes and time are bounded. A new connection takes the place of the
-//! oldest connection that had its turn. So clients that hold connections open can't lock out a probe, whose
-//! request comes with its connection. The bytes of a request become the bytes of an answer, and nothing that comes
-//! in is trusted.
+//! oldest connection that had its turn. So clients that hold connections open can't lock out a probe, because a probe
+//! sends its request as soon as it is connected. The server trusts no byte of a request.
 
 use super::super::stop::Stop;
 use crate::provider::clock;
@@ -24,15 +23,15 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes are read and thrown away after the answer. A connection that is closed with unread bytes is reset, so
 /// that the client may lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// How long each connection has to begin its request, however many connections come.
+/// How long each connection has to begin its request, even when many other clients connect.
 const TURN: Duration = Duration::from_millis(20);
 /// The wait before the server checks again whether a connection has ended. It is short because the thread of a closed
 /// connection ends at once.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
-/// The wait after `accept` failed, which mostly means that the process is out of file descriptors.
+/// The wait after `accept` failed, which usually means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The stack of a thread, which is small because the thread does so little.
+/// The size of a thread's stack, which is small because these threads do little work.
 const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
@@ -133,7 +132,7 @@ fn serve(
             clock::sleep(clock::from_machine(PLACE_RETRY));
         }
         open.push_back(Arc::downgrade(&connection));
-        // A client that is slow, or does not exist any more, gets no answer.
+        // An error is ignored, because it means that the client was too slow or has closed its connection.
         spawn(move || drop(respond(&connection, verdict)));
     }
 }
@@ -186,8 +185,8 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// Returns how long the machine may still wait. No time left is an error, because a time-out of zero would
-/// mean no time-out.
+/// Returns how much time is left until the deadline. When no time is left, it returns an error,
+/// because sockets take a time-out of zero as no time-out.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = clock::machine_until(deadline);
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -211,7 +210,7 @@ impl Verdict {
 /// The longest head of a request. The head of a probe has some 150 bytes, and Prometheus' has some 500.
 const REQUEST_LIMIT_BYTES: usize = 4096;
 
-/// Returns the answer to what has arrived so far, or `None` while more must come.
+/// Returns the answer to the bytes that have arrived so far, or `None` while the request is incomplete.
 ///
 /// The first request is answered, and then the connection ends. Bodies and pipelined requests are not read.
 pub(super) fn answer(

@@ -22,7 +22,7 @@ pub(super) struct Election {
     seen: Option<Seen>,
 }
 
-/// A record of the Lease, and since when we have known it.
+/// A record of the Lease, and the moment in which this process first saw this record.
 struct Seen {
     spec: LeaseSpec,
     since: Instant,

@@ -1,8 +1,8 @@
-//! The leadership: whether this process leads, and until when. No write starts unless its own time-out still fits
-//! into the lease.
+//! The leadership: whether this process leads, and until when. No write
+//! starts unless its own time-out still fits into the lease.
 //!
-//! Two clocks decide. The monotonic clock runs while the process is stopped, and the wall clock knows of a machine
-//! that was suspended.
+//! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and
+//! the wall clock goes on while the machine is suspended.
 
 use super::super::stop::{Stop, StopGate};
 use crate::cache::Identity;
@@ -24,11 +24,11 @@ pub struct Settings {
     /// tests that shorten time. When a test shortens time so much that the machine could not renew a Lease, this
     /// duration and those below are made longer.
     pub second: Duration,
-    /// How long a renewal lasts, counted from before it was sent.
+    /// How long the lease lasts after a renewal, counted from the moment just before the renewal was sent.
     pub lease_duration: Duration,
     /// How long this process may go without a renewal before it gives its leadership up.
     pub renew_deadline: Duration,
-    /// The wait between two tries.
+    /// The wait between two tries to acquire or renew the Lease.
     pub retry_period: Duration,
     /// The time-out that the HTTP clients have for a write.
     pub write_timeout: Duration,
@@ -189,7 +189,7 @@ impl Lease {
         }
     }
 
-    /// Takes note of a renewal. Returns true when we began to lead with this renewal.
+    /// Records that the Lease was renewed. Returns true when this process began to lead with this renewal.
     pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
@@ -252,8 +252,8 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Returns a new identity `<hostname>_<uuid>`, as client-go's users write it, by which other processes know this one.
-/// The identity is another one each time, because a daemon that was started again is another candidate.
+/// Returns a new identity `<hostname>_<uuid>`, as client-go's users write it. Other processes recognise this process by
+/// its identity. Each call returns another identity, because a daemon that was started again is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
