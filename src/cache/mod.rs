@@ -216,7 +216,7 @@ impl Apis {
         self.secrets.keep(names);
     }
 
-    /// Returns the private network with its routes, no older than `max_age`. The answer is complete, or an error.
+    /// Returns the private network with its routes, no older than `max_age`. An incomplete answer is an error.
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
         let observe = || {
             let routes = self.provider.routes();

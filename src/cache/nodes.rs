@@ -57,7 +57,7 @@ struct State {
     listed: Option<Instant>,
     /// When the last list began that was not answered from the API server's cache. `None` when the last list was.
     listed_latest: Option<Instant>,
-    /// The moment when a table was last found to have a form that can't be read.
+    /// The last time at which the API server answered with a table whose form can't be read.
     odd: Option<Instant>,
     /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
     /// without metadata, the second one for tables with metadata.
@@ -71,7 +71,7 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when a call that read this very node, by its UID, was answered for the first time.
+    /// The moment at which the first call that read this node was answered. The node is identified by its UID.
     first_seen: Instant,
 }
 

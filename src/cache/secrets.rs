@@ -37,7 +37,7 @@ type Checked = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Does what `Apis::tls_secrets` says.
+    /// Implements `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
         kube: &kube::Client,
@@ -107,14 +107,14 @@ impl Known {
     }
 }
 
-/// Returns the pair of certificate and key, or why the pair can't be used at this time.
+/// Returns the certificate and the key of a Secret that was read, or why they can't be used at the present time.
 fn shown(held: &Held) -> TlsSecret {
     let held = held.as_ref().map_err(Clone::clone);
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Whether one more Secret of this namespace may be stored. When all places are taken, the namespace takes one from the
-/// namespace with the most places, until both have equally many.
+/// Returns whether one more Secret of this namespace may be stored. When all places are taken, this function frees a
+/// place of the namespace with the most places, until both namespaces have equally many.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

@@ -31,7 +31,7 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that the last read of the list must have included.
+/// The cloud servers that the last read must have covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

@@ -62,7 +62,8 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// The subject for which the changes are made.
     pub(super) subject: T,
-    /// The payer of the calls, whose share stops the execution when it is used up. `None` means that nobody pays.
+    /// The payer of the calls. The execution stops when the share of the payer is used up. `None` means that the calls
+    /// are charged to nobody.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -439,7 +440,8 @@ impl<T> Execution<T> {
         }
     }
 
-    /// Whether a change of the execution was sent and was not answered "busy".
+    /// Whether a change of the execution is being sent, runs in the cloud or was made. A change that was answered
+    /// "busy" does not count.
     fn has_begun(&self) -> bool {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
@@ -462,7 +464,7 @@ impl<T> Execution<T> {
         self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
     }
 
-    /// Whether the next change could be sent, although others may be running.
+    /// Whether the next change could be sent now, although actions of earlier changes may still run.
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
@@ -475,7 +477,8 @@ impl<T> Execution<T> {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action was still running when it was asked about, and started longer ago than `longest`.
+    /// Whether an action started longer ago than `longest`, and was still running when the cloud was last
+    /// asked about it.
     fn is_late(&self, longest: Duration, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight

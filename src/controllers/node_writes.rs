@@ -40,7 +40,8 @@ pub enum NodeChange {
         annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
-        /// The taints that remain. Writing them removes the taint `uninitialized`.
+        /// The taints that the node has after the write. The taint `uninitialized` is not among them, so the
+        /// write removes it.
         #[serde(skip_serializing_if = "Option::is_none")]
         taints: Option<Vec<Taint>>,
         #[serde(skip)]
@@ -57,7 +58,7 @@ pub enum NodeChange {
 }
 
 impl NodeChange {
-    /// Whether the node counts as initialised after this change.
+    /// Whether the change removes the taint `uninitialized`, so that the node counts as initialised.
     pub(super) fn removes_taint(&self) -> bool {
         matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
     }

@@ -26,7 +26,7 @@ struct Bucket {
     /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
     left: f64,
     at: Instant,
-    /// How many calls the reads for the last plan took.
+    /// How many calls were made to read the data for the last plan.
     reads: f64,
 }
 
@@ -35,7 +35,7 @@ struct Bucket {
 pub(super) struct Payer {
     pub(super) share: Arc<Share>,
     /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
-    /// because that namespace has changed nothing.
+    /// because that namespace has not caused the change.
     pub(super) can_stop: bool,
 }
 

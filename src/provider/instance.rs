@@ -135,7 +135,7 @@ pub struct Instance {
 /// The addresses of a server in one private network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PrivateAddress {
-    /// The number of the network.
+    /// The ID of the network.
     pub network: u64,
     pub ip: IpAddr,
     /// More addresses of the server in the same network.
@@ -209,7 +209,7 @@ impl InstanceId {
         }
     }
 
-    /// Returns the number of a dedicated server, or `None` for a cloud server.
+    /// Returns the ID of a dedicated server, or `None` for a cloud server.
     pub fn dedicated(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(_) => None,

@@ -30,7 +30,7 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns the names of the Secrets whose certificates the Service's ports must show. Pure.
+    /// Returns the names of the TLS Secrets whose certificates the ports of the Service must serve. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
     /// Returns the changes that delete unused certificates. These are certificates that were uploaded from Secrets,
@@ -50,7 +50,7 @@ pub trait LoadBalancers: Actions {
     /// Returns why this health check of a port of the Service fails although the server runs. Pure.
     fn cause(&self, health: &Health, service: &Service) -> Cause;
 
-    /// Returns the current usage of a load balancer, for people. Asks the cloud.
+    /// Returns the current usage of a load balancer, for display only. Makes a call to the cloud.
     fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
 
@@ -112,11 +112,11 @@ pub trait Snapshot: Send + Sync {
     /// Returns each load balancer of another owner that, by its label, allows Services to use it. Pure.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns how each load balancer of these Services is used, and what its health checks say. Pure.
+    /// Returns how each load balancer of these Services is used, and the results of its health checks. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// Returns the certificates that ports of these Services' load balancers show. `None` when certificates
-    /// were not read. Pure.
+    /// Returns the certificates that the ports of these Services' load balancers serve. `None` when certificates were
+    /// not read. Pure.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer that carries the UID of a Service, of any cluster, with the Service or group that its
@@ -223,8 +223,8 @@ pub struct LoadBalancerPlan {
     pub carries_uid: bool,
     /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings for people. A part of the Service that is refused has its finding here too, while the rest of the
-    /// Service is synced.
+    /// The findings to report. When a part of the Service is refused, this list has the finding about that part, and
+    /// the rest of the Service is synced.
     pub findings: Vec<Finding>,
     /// The Service's status after the changes. `None` when the status stays as it is. When the Service needs no load
     /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
@@ -340,7 +340,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the Service is planned again soon, although nothing failed.
+    /// Whether the Service must be planned again soon, although nothing failed.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, Outcome::Change { then, .. } if !matches!(then, Then::Done))
     }
@@ -350,7 +350,8 @@ impl Outcome {
         self.changes().is_empty() && matches!(self, Outcome::Change { then: Then::Done, .. })
     }
 
-    /// Whether another load balancer serves the Service until the plan is finished.
+    /// Whether the Service moves to another load balancer. Until the plan is finished, the previous load balancer
+    /// serves the Service.
     pub fn moves(&self) -> bool {
         matches!(self, Outcome::Change { then: Then::Move(_), .. })
     }
@@ -452,7 +453,7 @@ pub struct Kept {
     pub addresses: Vec<std::net::IpAddr>,
 }
 
-/// A load balancer, for people.
+/// A load balancer, as commands display it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {

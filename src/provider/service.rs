@@ -146,11 +146,11 @@ pub struct Cluster {
     /// Other UIDs that the Service `default/kubernetes` had earlier. Objects that were made under one of these UIDs
     /// belong to this cluster.
     pub former_uids: Vec<String>,
-    /// `--cluster-name`, for people only.
+    /// The value of `--cluster-name`, which only people read.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer stay as they are, by UID.
+    /// The Services whose ports on a shared load balancer must not be changed, by UID.
     pub untouched: HashMap<String, UntouchedService>,
     /// The Services that use load balancers together.
     pub groups: Groups,
@@ -243,7 +243,7 @@ impl Cluster {
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether the cluster is known by this UID.
+    /// Whether this UID is one of the cluster's UIDs.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }

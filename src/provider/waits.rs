@@ -16,7 +16,7 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The number of the wait, which no other wait of the process has.
+    /// The identifier of the wait, which is unique in the process.
     number: u64,
     /// What is waited for. For a call, the method and the URL.
     pub what: String,

@@ -116,7 +116,7 @@ impl LifecycleController {
             ..Report::default()
         };
         let guard = self.settings.deletion_guard;
-        // The facts of this tick stay valid. A server that was deleted does not come back, because its number is
+        // The facts of this tick stay valid. A server that was deleted does not come back, because its ID is
         // never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| {

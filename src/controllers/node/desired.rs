@@ -219,7 +219,8 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the labels that the annotation remembers. A pair that this controller can't have set is left out.
+/// Returns the labels that are listed in the annotation about labels. A pair that this controller can't have written
+/// is left out.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))

@@ -115,8 +115,8 @@ impl NodeController {
         (report, plans)
     }
 
-    /// Makes one tick. `done` gets each plan as it was applied last, so that thousands of plans are not kept
-    /// for a tick.
+    /// Makes one tick. Calls `done` with each plan after the plan was applied for the last time, so that thousands of
+    /// plans are not kept in memory until the tick ends.
     fn tick_with(
         &mut self,
         apis: &Apis,
@@ -176,8 +176,8 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes are read after the cloud answered, because this read would be in vain if the cloud did not answer.
-        // The read is needed because the table of nodes shows no taints.
+        // The nodes are read only after the cloud answered, because this read would be in vain if the cloud did not
+        // answer. The read is needed because a poll of the nodes shows no taints.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -337,7 +337,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns how old a list of servers may be on which a write rests.
+    /// Returns the greatest age that a list of servers may have when a write rests on the list.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }

@@ -73,8 +73,8 @@ impl Server {
     }
 }
 
-/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it has been
-/// not ready since before `overdue`.
+/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it became not
+/// ready before `overdue`.
 pub fn plan<'a, N: Borrow<Node>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,

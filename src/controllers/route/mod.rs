@@ -139,8 +139,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding can be fixed by an operator alone, so the next try is left to
-        // the next regular comparison.
+        // A failure with a finding can be fixed only by an operator, so the next try is made in the
+        // next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);

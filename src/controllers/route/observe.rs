@@ -42,7 +42,7 @@ pub(super) struct Observed {
     pub(super) complete: Instant,
 }
 
-/// How old the answers may be on which a plan rests.
+/// How old the API answers may be on which a plan rests, and how urgent the calls for them are.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -127,7 +127,7 @@ impl Settings {
 }
 
 impl Memory {
-    /// Notes the routes of a plan that was made for this network.
+    /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
     pub(super) fn note_routes(&mut self, plan: &Plan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));

@@ -109,7 +109,7 @@ struct Planner<'a> {
     foreign: Vec<(Ipv4Net, &'a str)>,
     /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
-    /// The wanted routes that can be made, with the index of the node in `desired`.
+    /// The wanted routes that can be made, each with the index in `desired` of the node that wants the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
     /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
@@ -305,8 +305,8 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // A single node needs no routes, so these routes are not those of a working cluster when they all lead to one
-        // server. They are left from before, and give way once a route of another node is there.
+        // A single node needs no routes. When these routes all lead to one server, they are therefore not those of a
+        // working cluster. They are left from before, and give way once a route of another node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -384,8 +384,8 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node wanted this route earlier, and no node wants it now. Which server has the gateway's address
-            // now does not matter.
+            // A node wanted this route in an earlier comparison, and no node wants it now. It does not matter which
+            // server has the address of the gateway now.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
@@ -443,8 +443,9 @@ impl<'a> Planner<'a> {
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // The node is marked when the condition that a route controller set is not true any more, or when the node
-            // has waited for long. A short run with another kubeconfig therefore marks no node.
+            // The node is marked as unavailable when a route controller set its condition earlier and that condition is
+            // not true any more, or when the node has waited for long. A short run with another kubeconfig therefore
+            // marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

@@ -58,7 +58,7 @@ pub(super) struct Sync<'a> {
     refused: Vec<(RouteChange, provider::Error)>,
     /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// `Some` when nothing more is done. The inner value is the error of the API that does not answer, or `None` when
+    /// `Some` when the sync has stopped. The inner value is the error of the API that does not answer, or `None` when
     /// the gate is closed.
     stopped: Option<Option<Error>>,
     synced: Synced,
@@ -122,7 +122,7 @@ impl<'a> Sync<'a> {
         Ok(observed.complete)
     }
 
-    /// Returns the changes that were neither made nor refused, by destination.
+    /// Returns the changes that were neither made nor refused, grouped by destination.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -201,8 +201,9 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Sets the conditions that say whether a node's pods can be reached, once in a sync. A condition is set when no
-    /// change of this plan can make it wrong. `is_end` means that there is no later plan either.
+    /// Sets the condition of each node that says whether its pods can be reached, at most once in a sync. A
+    /// condition is set only when no later change of this plan can make it wrong. `is_end` means that no later
+    /// plan follows either.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;

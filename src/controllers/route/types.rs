@@ -27,7 +27,7 @@ pub struct Plan {
     /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
     /// blocks are added.
     pub is_in_doubt: bool,
-    /// The network that `findings` are about. `None` means that there is no plan.
+    /// The network to which `findings` refer. `None` when there is no plan.
     pub network: Option<ObjectReference>,
 }
 
@@ -88,7 +88,8 @@ pub struct NodePlan {
     pub node: Arc<Node>,
     /// The routes that the node needs, each as it should be.
     pub routes: Vec<Route>,
-    /// The status that the condition must have when all is done. `None` means that the condition is left unchanged.
+    /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
+    /// is left unchanged.
     pub unavailable: Option<bool>,
     /// Whether the node waits for a route that may be another cluster's.
     pub is_in_doubt: bool,

@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The number of calls that most changes need: a list, one or two writes, and the questions whether they have ended. A
-/// change is taken up when a share has this many calls left.
+/// How many calls most changes need, which are a list, one or two writes, and the questions whether these writes have
+/// ended. A change is begun only when its share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
@@ -139,7 +139,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services whose own change was begun or failed, and which have no calls left to go on.
+    /// Returns the UIDs of the Services that have an unfinished change of their own, and too few calls left
+    /// to continue it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -205,7 +206,7 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // Too little is known of the Service, so it stays as it is, which costs nothing.
+        // Too little is known of the Service, so nothing is changed for it, and it needs no calls.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// The age at which a list of load balancers is too old for a write. It is by the machine's time, because a plan and
-/// its reads take as long in a test.
+/// The age at which a list of load balancers is too old for a write. The age is in the machine's time, because plans
+/// and reads are not faster in a test than elsewhere.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when Services are planned, and when orphans are searched.
@@ -51,11 +51,12 @@ pub(super) struct Agenda {
 /// The reason why a Service is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// The pass was asked for by a person, or is a run over all Services.
+    /// A person asked for the pass, or the pass is a run over all Services.
     Asked,
     /// The Service was not planned before, or has changed since.
     Changed,
-    /// The plan rests on other nodes, Secrets or Services of the group, or was not carried out.
+    /// The last plan is out of date because nodes, Secrets or Services of the group have changed, or the last plan was
+    /// not carried out.
     Overtaken,
     /// The last try failed, and the wait after it is over.
     Retried,
@@ -171,7 +172,7 @@ impl Agenda {
         Reads { max_age, urgency }
     }
 
-    /// Returns why the Service is planned, although nobody asked for it.
+    /// Returns the reason why the Service is due without a person's request. `None` when the Service is not due.
     fn why(&self, service: &Service, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -303,8 +304,8 @@ impl Agenda {
         }
     }
 
-    /// Takes note that work on the Service has stopped until its namespace has calls again. When nothing of its plan
-    /// was carried out, the Service may be planned as it was before the change.
+    /// Notes that work on the Service has stopped until its namespace has calls left again. `has_begun` means that a
+    /// part of its plan was carried out. Otherwise the Service may be planned as it was before the change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -347,8 +348,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Takes note of a search that began at `begun` and found this many orphans. `found` is `None` when the search
-    /// had no answer.
+    /// Notes that a search for orphans began at `begun`. `found` is the number of orphans, or `None` when the cloud did
+    /// not answer the search.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);

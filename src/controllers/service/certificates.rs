@@ -25,8 +25,8 @@ pub(super) struct Certificates {
     wanted: TlsSecrets,
     /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
-    /// Whether there was no certificate, used or not, and none was uploaded since. At first this is false, because a
-    /// process before this one may have left some.
+    /// Whether the last search found no uploaded certificate, used or not, and none was uploaded since. The first value
+    /// is false, because an earlier process may have uploaded certificates.
     none_exist: bool,
 }
 

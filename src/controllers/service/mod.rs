@@ -62,7 +62,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{Sync, Task};
 
-/// How late a label that changes which nodes are targets may be seen.
+/// The longest time until a label is noticed whose change makes a node a target, or ends that.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 impl Controller for ServiceController {

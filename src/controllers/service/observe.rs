@@ -67,7 +67,7 @@ pub(super) struct Observed {
     /// that were read after the load balancers. `None` when this is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services that are shown as they were before a change, which waits.
+    /// UIDs of Services that are planned as they were before a change, because the change waits for calls.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Reads {
     pub(super) urgency: Urgency,
 }
 
-/// The wish of a person, besides what the Services ask for.
+/// A person's request to begin or to end the management of a load balancer, besides what the Services ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
@@ -250,7 +250,7 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The servers are those that any reader read last, see `Observed::read_needs`.
+    // These servers are those of the last list, whichever reader read that list, see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.

@@ -54,9 +54,11 @@ pub(super) struct Sync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
-    /// Whether a person reads the plans, see `plan::plan`. Then the plans that were made last are kept.
+    /// Whether a person reads the plans, see `plan::plan`. When a person reads them, the last plan of each
+    /// Service is kept.
     pub(super) for_people: bool,
-    /// Whether changes of Services may wait for calls, because nobody asked for this tick.
+    /// Whether changes of Services may have to wait until their namespace has calls left, because no person asked
+    /// for this tick.
     pub(super) is_limited: bool,
     /// The payers of the changes that were made in this tick.
     pub(super) payers: Vec<Payer>,
@@ -431,8 +433,9 @@ impl Sync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to a creation shows the new load balancer, and so it may show that nothing is left to do in the
-        // cloud. The answer does not show a load balancer that the Service leaves.
+        // The answer to the creation of a load balancer contains the new load balancer. A plan on that answer may show
+        // that nothing is left to do in the cloud. The answer does not contain a load balancer that the Service leaves,
+        // so it is not enough for a Service that moves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -560,7 +563,7 @@ impl Sync<'_> {
         Ok(true)
     }
 
-    /// Ends a Service for which there is nothing to do, or of which too little is known.
+    /// Finishes the work on a Service for which there is nothing to do, or of which too little is known to do anything.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
