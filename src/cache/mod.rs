@@ -51,7 +51,8 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// limits these looks to 1,200 calls an hour. Each look reads all these servers.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The numbers that were asked for, and the servers on the pages of the list where these numbers are or would be.
+/// The server IDs that were asked for, and the servers on the pages of the list where servers with these IDs are
+/// or would be.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that is read again and again.
@@ -90,7 +91,7 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The time within which nothing is asked twice.
+    /// The shortest time between two calls for the same data.
     interval: Duration,
 }
 
@@ -170,8 +171,8 @@ impl Apis {
             .map_err(Error::Kube)
     }
 
-    /// Returns the identities of the cluster when its Service `default/kubernetes` has this UID now. `None` when no
-    /// identity is known.
+    /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
+    /// `None` when no identity is known.
     pub fn identities(&self, service_uid: Option<&str>) -> Result<Option<kube::Identities>, Error> {
         let known = self.identity.of(&self.kube, service_uid);
         known.map_err(Error::Kube)
@@ -268,9 +269,9 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// Returns all servers on those pages of the list of all servers where servers with these numbers are or would be.
-    /// A number without a server in the answer does not exist. The answer is no older than `max_age`. Unless `max_age`
-    /// is zero, the answer may also be as old as `LOOK_CALL` for each page.
+    /// Returns all servers on those pages of the list of all servers where servers with these IDs are or would be. A
+    /// server whose ID is in `numbers` but not in the answer does not exist. The answer is no older than `max_age`.
+    /// Unless `max_age` is zero, the answer may also be as old as `LOOK_CALL` for each page.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -296,14 +297,13 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers hold servers with these numbers, by the last list.
+    /// Returns how many pages of the list of all servers hold the servers with these IDs, judging by the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether a list of all servers takes many calls, so that only the servers that are needed are read where
-    /// they are enough.
+    /// Whether a list of all servers takes so many calls that only the needed servers are read where they are enough.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
@@ -313,8 +313,8 @@ impl Apis {
         pages(self.instances_last().map_or(0, |servers| servers.len()))
     }
 
-    /// Returns how often a daemon with these periods would read each list again that this process has read, while
-    /// nothing waits for the lists.
+    /// Returns, for each list that this process has read, how often a daemon with these periods would read the list
+    /// again while no caller waits for it.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
@@ -332,21 +332,21 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how often all servers are listed while nothing waits for the list. This is once in `period`, or less
-    /// often when refreshes would take more calls than they may.
+    /// Returns how often all servers are listed while no caller waits for the list. This is once in `period`, or less
+    /// often when the refreshes would take more calls than their limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(servers_period(self.server_pages()))
     }
 
-    /// Returns how often all load balancers are read while nothing waits for them. This is once in `period`, or less
-    /// often when refreshes would take more calls than they may.
+    /// Returns how often all load balancers are read while no caller waits for them. This is once in `period`, or less
+    /// often when these reads would take more calls than their limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(balancers_period(calls))
     }
 
-    /// Returns how often the servers of nodes that are not ready are looked for. This is once in `period`, or less
-    /// often when looks would take more calls than they may.
+    /// Returns how often the servers of nodes that are not ready are read. This is once in `period`, or less often when
+    /// these reads would take more calls than their limit.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
@@ -465,7 +465,7 @@ impl Apis {
     }
 }
 
-/// Returns how many of the known servers have a lower number.
+/// Returns how many of the known servers have a lower ID.
 fn place(known: &[Instance], number: u64) -> usize {
     known.partition_point(|instance| instance.id < InstanceId::Cloud(number))
 }

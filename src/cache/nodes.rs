@@ -47,11 +47,11 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<Node>>>,
-    /// Same order as `nodes`.
+    /// The notes about `nodes`, in the same order.
     notes: Vec<Note>,
     /// When the last read of the table, or the last list, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table with metadata began.
+    /// The moment when the last read of the table began that included the nodes' metadata.
     shown: Option<Instant>,
     /// When the last list began.
     listed: Option<Instant>,
@@ -87,7 +87,7 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns all nodes, each read whole no longer ago than `max_age`. This is what a person is shown.
+    /// Returns all nodes, each read whole no longer ago than `max_age`. Commands display these nodes to a person.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache may show an old state, however young the answer is.
@@ -174,7 +174,7 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns `None` when the node is not known, or when another node has its name.
+    /// Returns the note about the node. `None` when the node is not known, or when another node has its name.
     fn note_of(&self, node: &Node) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;

@@ -40,8 +40,8 @@ const PUT_OFF_AT_MOST: u32 = 8;
 /// The number of questions in a row without an answer after which executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest part of a wait, by the machine's time. Waits are cut so that the end of the process does not wait
-/// for an action.
+/// The longest part of a wait, in the machine's time. Long waits are cut into such parts, so that the process can end
+/// without waiting for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An executor may be kept from one tick to the next.
@@ -88,7 +88,7 @@ struct NextChange {
 pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that were refused and did not keep the others from being made.
+    /// The errors of changes that the cloud refused, although the execution went on with its other changes.
     pub(super) refused: Vec<Error>,
     /// Whether a target that was to be added was refused.
     is_target_refused: bool,
@@ -105,8 +105,8 @@ pub(super) enum End {
     /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
     /// the load balancer as the answer to its creation showed it, or `None` when that answer did not show it.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The rest was dropped, and a new plan is needed. The text names the change that was not made for that
-    /// reason, for people.
+    /// The other changes were dropped, and a new plan is needed. For messages, the text names the change that could not
+    /// be made because the state had changed.
     Overtaken(String),
     /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
     /// newer lists may be without that part.
@@ -370,7 +370,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Charges each execution for its part of a question about these actions.
+    /// Charges each execution for its part of the calls that asked about these actions.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {

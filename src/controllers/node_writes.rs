@@ -236,8 +236,8 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
 }
 
 /// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
-/// first write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan,
-/// nothing more is written.
+/// first write. `replan` plans for the node as it is now. When `replan` returns an error, which says why there is no
+/// plan, no further write is made.
 pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     apis: &Apis,
     controller: &'static str,

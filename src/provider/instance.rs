@@ -19,16 +19,16 @@ pub trait Instances: Send + Sync {
     /// the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
-    /// Returns the cloud server with this number as it is now. The error is `ErrorKind::NotFound` only when the cloud
+    /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
     /// itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<Instance, Error>;
 
     /// Returns the cloud servers with this name as they are now: a complete list, or an error.
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
 
-    /// Returns the servers of these numbers that exist, and maybe others. A server that is not in the answer did not
-    /// exist at some moment during this call. `place` tells how many servers have a lower number, as far as is known,
-    /// so that few calls find the servers in a long list.
+    /// Returns the servers with these IDs that exist, and maybe others. A server that is not in the answer did not
+    /// exist at some moment during this call. `place` returns how many servers have a lower ID, as far as is known, so
+    /// that few calls find the servers in a long list.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -89,13 +89,13 @@ pub enum ProviderId {
     Unknown(String),
 }
 
-/// The number of a server, and the API that it belongs to, because the same number may exist in both APIs.
+/// The ID of a server, and the API to which the ID belongs, because the same ID may exist in both APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum InstanceId {
-    /// The number of a cloud server. The cloud never uses a number twice.
+    /// The ID of a cloud server. The cloud never uses an ID twice.
     Cloud(u64),
-    /// The number of a dedicated server.
+    /// The ID of a dedicated server.
     Dedicated(u64),
 }
 
@@ -201,7 +201,7 @@ impl InstanceId {
         }
     }
 
-    /// Returns the number of a cloud server, or `None` for a dedicated server.
+    /// Returns the ID of a cloud server, or `None` for a dedicated server.
     pub fn cloud(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(number) => Some(number),

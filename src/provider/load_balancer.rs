@@ -44,7 +44,7 @@ pub trait LoadBalancers: Actions {
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
     /// Returns the objects that were made for Services of this cluster which do not exist any more, and that are kept.
-    /// For people. Asks the cloud.
+    /// The result is for display. Makes a call to the cloud.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
     /// Returns why this health check of a port of the Service fails although the server runs. Pure.
@@ -247,7 +247,7 @@ pub enum Outcome {
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is done, because the management of the load balancer has ended. The Service gets no finalizer.
     Released,
-    /// The Service has no load balancer, and none is made now. A finding says why.
+    /// The Service has no load balancer, and none is created now. A finding gives the reason.
     Waiting,
     /// The changes in their order. Each is made after the actions of the changes before it have ended, unless it may
     /// follow at once. Without changes the load balancer is as it should be.
@@ -516,7 +516,8 @@ pub struct ShownCertificate {
     /// The time when the certificate expires. `None` means that the cloud does not say it.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// The Secret that the certificate was uploaded from, as its label says: `namespace.name`, which may be cut.
+    /// The Secret from which the certificate was uploaded, as `namespace.name`. The value comes from the certificate's
+    /// label, and may be cut there.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
@@ -657,7 +658,7 @@ pub enum Applied {
     Overtaken,
 }
 
-/// The number of an action that runs in the cloud.
+/// The ID of an action that runs in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 

@@ -19,8 +19,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// The number of unknown annotations that are not in `annotations`. That map holds only the first unknown
-    /// annotations, with empty values.
+    /// How many unknown annotations are not in `annotations`. That map holds only the first unknown annotations,
+    /// with empty values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -110,7 +110,7 @@ pub enum Reach {
     /// The server exists. It can be reached by its public IPv4 address, if any, and by its addresses in these networks.
     By {
         has_public_ipv4: bool,
-        /// The numbers of the private networks in which the server has an address.
+        /// The IDs of the private networks in which the server has an address.
         networks: Vec<u64>,
     },
 }
@@ -180,8 +180,8 @@ pub struct UntouchedService {
     pub is_unread: bool,
 }
 
-/// The groups of Services that share load balancers, with an index by UID, so that a plan need not look
-/// at other groups.
+/// The groups of Services that share load balancers. An index by UID lets a plan find its group without a search
+/// through the other groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.

@@ -36,7 +36,7 @@ pub struct RouteController {
     settings: Settings,
     schedule: Schedule,
     memory: Memory,
-    /// When routes were written last. What was read of the Network before that is too old.
+    /// When routes were written last. Data of the Network that were read before that time are too old.
     last_sync: Option<Instant>,
 }
 

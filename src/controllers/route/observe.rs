@@ -162,8 +162,8 @@ const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 /// How many nodes whose pods have no addresses yet are read again at a time.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// The age up to which a node counts as new. By this age, kube-controller-manager or another program has given the node
-/// the addresses of its pods.
+/// The age up to which a node is treated as new. An older node has got the addresses of its pods from
+/// kube-controller-manager or another program.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
 /// The key under which the failures of a sync are remembered.
@@ -183,7 +183,7 @@ pub(super) struct Schedule {
 /// The nodes to be compared, and why.
 pub(super) struct Due {
     pub(super) nodes: Nodes,
-    /// Whether a node or an address of its server changed, or the last try failed. Otherwise it is time to compare.
+    /// Whether a node or an address of its server has changed, or the last try failed.
     pub(super) is_changed: bool,
     pub(super) is_time: bool,
 }

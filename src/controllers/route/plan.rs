@@ -443,9 +443,9 @@ impl<'a> Planner<'a> {
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // The node is marked as unavailable when a route controller set its condition earlier and that condition is
-            // not true any more, or when the node has waited for long. A short run with another kubeconfig therefore
-            // marks no node.
+            // The node is marked as unavailable when it was marked before, when the doubt has lasted for long, or when
+            // a route controller said earlier that it made the node's route and added routes can't end the doubt. A
+            // short run with another kubeconfig therefore marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

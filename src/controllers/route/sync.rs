@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 /// How many plans one sync makes, which is enough for a hundred deletions. The rest is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old a plan may be by which a route is added. If the node that wants the route was deleted since, the route leads
-/// nowhere, does no harm, and is deleted by the next sync.
+/// How old a plan may be when one of its routes is added. When the node that wants the route was deleted since, the
+/// route leads nowhere, does no harm, and is deleted by the next sync.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old a plan may be by which a route is deleted, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
+/// How old a plan may be when a route is deleted by it, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync.
@@ -49,7 +49,7 @@ pub(super) struct Sync<'a> {
     memory: &'a mut Memory,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition this sync has already dealt with.
+    /// The UIDs of the nodes whose condition this sync has already set or found right.
     said: HashSet<String>,
     /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
     /// or `None` when the gate is closed.
@@ -302,7 +302,7 @@ impl<'a> Sync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison after which there is nothing to be done.
+    /// Returns the result of a comparison that found nothing to do.
     pub(super) fn nothing(observed: Observed) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
@@ -316,7 +316,7 @@ impl Synced {
     }
 }
 
-/// Counts each node and each destination once, whatever was done about it.
+/// Counts each node and each destination once in the report, whether or not something was done about it.
 fn note_outcomes(report: &mut Report, plan: &Plan) {
     for node in &plan.nodes {
         report.note(node.name(), Progress::Unchanged);

@@ -23,7 +23,7 @@ const CALLS_OF_A_CHANGE: f64 = 5.0;
 pub(super) struct Admission {
     /// The share of each namespace. A share that is full again is dropped.
     shares: HashMap<String, Arc<Share>>,
-    /// The Services that want a load balancer, by UID, without new Services that wait.
+    /// The Services that want a load balancer, by UID. A new Service that waits is not in this map.
     admitted: HashMap<String, Admitted>,
     /// The time since which a change of a Service waits, by the UID of the Service.
     waiting: HashMap<String, Instant>,
@@ -35,8 +35,8 @@ pub(super) struct Admission {
 struct Admitted {
     /// The Service as it may be planned. While a change waits, annotations and spec are those before the change.
     service: Arc<Service>,
-    /// The payer until the Service is in order. `None` when the Service was in order since its last change, or was
-    /// there at the start.
+    /// The payer of the Service's calls until the Service is in order. `None` when the Service was in order since its
+    /// last change, or existed before this process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
     /// balancer that other Services still use.
@@ -44,8 +44,8 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change
-    /// begins to wait. `busy` are the payers of the changes that are being made.
+    /// Replaces each listed Service by the version that may be planned now. Returns the Services that have a change
+    /// which begins to wait. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<Service>>,
@@ -99,8 +99,9 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the payer of what is planned for the Service now, which is the payer of the Service's own change or of a
-    /// change of another Service in its group. `of_groups` is the result of [`Admission::payers_of_groups`].
+    /// Returns the payer of the present plan for the Service. A plan for the Service's own change is paid for by the
+    /// payer of that change, and a plan for the change of another Service in the group by the payer of that other
+    /// change. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &Service,
@@ -118,7 +119,7 @@ impl Admission {
         })
     }
 
-    /// Returns, for each group of Services, who pays for the change of a Service in the group.
+    /// Returns the payer for each group in which a Service has an unfinished change that its namespace pays for.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&Service) -> Option<String>,
@@ -193,8 +194,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than the version that was admitted. If not, this version counts as
-    /// the admitted one from now on.
+    /// Whether the Service asks for something other than the admitted version. When it does not, the given version
+    /// replaces the admitted version.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -222,8 +223,8 @@ impl Admission {
         false
     }
 
-    /// Admits the change when there is room, and returns the Service. Otherwise returns the Service as it was before
-    /// the change, or `None` when the Service is new and has to wait.
+    /// Admits the change when there is room, and returns the changed Service. When there is no room, returns the
+    /// Service as it was before the change, or `None` when the Service is new and has to wait.
     fn admit(
         &mut self,
         service: &Arc<Service>,
@@ -308,7 +309,7 @@ fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it is now, but without the change that waits.
+/// Returns the Service in its present version, but with the spec and annotations from before the change that waits.
 fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);

@@ -78,8 +78,8 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The last plan was made for a newer version of the Service. The list is out of date, even if it
-    /// is seen several times.
+    /// The list is out of date, because the last plan was made for a newer version of the Service. This may be the
+    /// result for several lists in a row.
     Old,
 }
 
@@ -94,7 +94,8 @@ pub(super) struct Scope<'a> {
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read. Two reads gave the same list when the lists are at the same address.
+/// Lists of Services and nodes as they were read. Two reads returned the same list when both lists have the
+/// same memory address.
 type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
 
 /// The facts for which a plan was made.
@@ -420,7 +421,8 @@ fn lists(seen: &Seen) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a number for the Services of each group, by the UID of each Service. `key` names the group of a Service.
+/// Returns a hash of all Services of each group, by the UID of each Service in the group. `key` returns the group
+/// of a Service.
 fn of_groups(
     services: &[Arc<Service>],
     key: impl Fn(&Service) -> Option<String>,
@@ -444,7 +446,7 @@ fn of_groups(
     numbers.collect()
 }
 
-/// Returns a number for everything of a Service on which a plan depends.
+/// Returns a hash of everything in a Service on which a plan depends.
 pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);

@@ -101,8 +101,8 @@ pub(super) fn propose(
     Ok(unused.and_then(plan))
 }
 
-/// Returns deletions as the plan of an object that is not a Service, so that they are shown in the same way. `None`
-/// when there are no deletions.
+/// Returns a plan with these deletions, whose object is not a Service, so that commands display the deletions like
+/// other plans. `None` when there are no deletions.
 fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference {
         kind: KIND,

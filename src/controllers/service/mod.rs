@@ -121,8 +121,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the selected Services, by what both APIs say. A Service that is left alone has a plan only
-    /// when it has a load balancer.
+    /// Returns the plans for the selected Services, made from what both APIs return. A Service that is left alone has a
+    /// plan only when it has a load balancer.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
@@ -183,7 +183,7 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns what remains in the cloud of Services that do not exist any more, because it was to be kept.
+    /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -248,8 +248,8 @@ impl ServiceController {
         (report, plans)
     }
 
-    /// Returns the plans for load balancers of this cluster whose Service does not exist. They rest
-    /// on reads since `begun`.
+    /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans rest on data that
+    /// were read after `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
         let name = &self.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
@@ -472,9 +472,9 @@ impl ServiceController {
         self.stop_stale(&seen.services);
     }
 
-    /// Reads what the plans for the next Services need: what was read last, or, for a person, what is true now. A
-    /// Service whose changes are being executed is not planned a second time. `shows_all` includes the Services that
-    /// are left alone.
+    /// Reads the data for the plans of the next Services. The data are those that were read last, or fresh data when a
+    /// person asks. A Service whose changes are being executed is not planned a second time. `shows_all` includes the
+    /// Services that are left alone.
     fn observe_next(
         &self,
         apis: &Apis,

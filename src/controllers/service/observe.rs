@@ -112,8 +112,8 @@ impl Observed {
         self.cluster.groups = groups;
     }
 
-    /// Reads from the APIs themselves what plans for these Services need in addition. Returns `false` when they need
-    /// nothing more. Servers are not read when the cloud has none.
+    /// Reads from the APIs themselves the further data that plans for these Services need. Returns `false` when no
+    /// further data are needed. Servers are not read when the cloud has none.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -286,8 +286,8 @@ impl Dedicated {
         Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
     }
 
-    /// Returns the dedicated servers as they were listed last. They are listed now when that never happened, because
-    /// only a list proves which address is a node's.
+    /// Returns the dedicated servers of the last list. When there was no list yet, they are listed now, because only a
+    /// list proves which address belongs to a node.
     fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
         let mut dedicated = Dedicated::of(apis);
         let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();

@@ -161,8 +161,8 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     plan_alone(&orphan.service, orphan.balancer, cloud)
 }
 
-/// Returns a plan for a Service that does not exist, so that its load balancer is shown and worked off in the same way.
-/// `service` is the name in the labels of the load balancer.
+/// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
+/// plans. `service` is the name in the labels of the load balancer.
 pub(super) fn plan_alone(
     service: &str,
     balancer: Balancer,
@@ -284,8 +284,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     Ok((cluster, orphans))
 }
 
-/// Whether the load balancer's own Service exists after all. A new Service of that name counts, too, when nothing was
-/// planned for it yet.
+/// Whether the Service of the load balancer exists after all. A new Service with the same name is accepted, too, when
+/// it is not in the cluster for which the plan was made.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

@@ -395,9 +395,9 @@ impl ServicePlan {
         self.object.for_people()
     }
 
-    /// Whether the Service is planned on fresh data now. That is so when there is something to write. A blocked Service
-    /// may not be blocked any more, what an unfinished Service waits for may have come, and a released Service may have
-    /// been adopted, so these Services are planned on fresh data, too.
+    /// Whether the Service is planned on fresh data now. Every Service with something to write is planned on fresh
+    /// data. So is a blocked Service, because it may not be blocked any more, an unfinished one, because the thing it
+    /// waits for may have come, and a released one, because it may have been adopted.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()

@@ -39,7 +39,7 @@ pub struct ServiceController {
     pub(super) management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
-    /// The Services whose load balancers are being changed. They are continued in the next tick.
+    /// The executions that change the load balancers of Services. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
     /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
     /// name that they want.
@@ -85,7 +85,7 @@ pub(super) struct Task {
     /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
     /// the second, the load balancer is created without what may be refused.
     refused: u32,
-    /// The kind of the change that was begun in the cloud, if one was.
+    /// The kind of the change that was begun in the cloud. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
@@ -208,8 +208,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Returns the tasks whose namespaces have calls left. The other tasks go on when their
-    /// namespaces have calls again.
+    /// Returns the tasks whose namespaces have calls left. Work on the other tasks goes on when their namespaces
+    /// have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -223,8 +223,8 @@ impl Sync<'_> {
         tasks
     }
 
-    /// Reports these Services as unfinished, and makes them due at once. Otherwise the changes that a comparison of all
-    /// Services found would wait for the next comparison.
+    /// Reports that work on these Services is left for later, and makes them due at once. Otherwise the changes that a
+    /// comparison of all Services found would wait for the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -301,8 +301,8 @@ impl Sync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the Service of a task as it is now, from the list if the list has it. `None` when the Service does not
-    /// exist any more. Another Service that has its name now is planned in the next tick.
+    /// Returns the Service of a task as it is now, from the list when the list has the Service. `None` when the Service
+    /// does not exist any more. A new Service with the same name is planned in the next tick.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -327,7 +327,8 @@ impl Sync<'_> {
         }))
     }
 
-    /// Returns the Service, which was read again, without a change that waits for calls.
+    /// Returns the Service, which was just read again, as it may be planned now. A change that waits for calls
+    /// is left out.
     fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
         if !self.is_limited {
             return Some(service);
