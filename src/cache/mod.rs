@@ -129,7 +129,7 @@ impl Apis {
         }
     }
 
-    /// Sets how old a list of dedicated servers may be from now on.
+    /// Sets the greatest age of a list of dedicated servers that may still be used.
     pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
         self.dedicated.max_age = max_age;
     }
@@ -212,7 +212,7 @@ impl Apis {
         self.secrets.get(&self.kube, names).map_err(Error::Kube)
     }
 
-    /// Forgets all other Secrets.
+    /// Forgets all Secrets except those with these names.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }

@@ -55,14 +55,15 @@ struct State {
     shown: Option<Instant>,
     /// When the last list began.
     listed: Option<Instant>,
-    /// When the last list began that was not answered from the API server's cache. `None` when the last list was.
+    /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
+    /// came from that cache.
     listed_latest: Option<Instant>,
     /// The last time at which the API server answered with a table whose form can't be read.
     odd: Option<Instant>,
     /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
     /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
-    /// The nodes that changed and could not be read. This was logged.
+    /// The nodes that changed and could not be read. The failure to read them was logged.
     unread: HashSet<String>,
 }
 
@@ -122,7 +123,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. A node with one of these names is read again when it was read longer ago than `max_age`.
+    /// Returns all nodes. The nodes with these names are read again when they were read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {

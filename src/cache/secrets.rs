@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many Secrets of one namespace are kept, and how many Secrets in all. A Secret may have 130 kB of PEM, and
-/// mostly has 6 kB.
+/// The largest number of Secrets of one namespace that are kept, and of all Secrets. A Secret may have 130 kB of PEM,
+/// and usually has 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
@@ -33,7 +33,7 @@ struct Known {
 /// The moment at which a Secret was checked last, and what the Secret held.
 type Checked = (Instant, Held);
 
-/// The content of a Secret. The error tells people why the Secret can't be used.
+/// The content of a Secret. The error is a text that says why the Secret can't be used.
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
@@ -68,7 +68,7 @@ impl Secrets {
         Ok(all)
     }
 
-    /// Forgets all other Secrets.
+    /// Forgets all Secrets except those with these names.
     pub(super) fn keep(&self, names: &BTreeSet<Name>) {
         let mut known = heartbeat::turn(&self.known);
         let Known { usable, others } = &mut *known;

@@ -102,8 +102,9 @@ pub(super) struct ExecutionResult {
 pub(super) enum End {
     /// All changes were made, except those that were refused.
     AllMade,
-    /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
-    /// the load balancer as the answer to its creation showed it, or `None` when that answer did not show it.
+    /// The other changes were dropped, and a new plan is needed, because the state on which the plan rests may have
+    /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
+    /// no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// The other changes were dropped, and a new plan is needed. For messages, the text names the change that could not
     /// be made because the state had changed.
@@ -123,7 +124,7 @@ struct Running {
     asked: Option<Instant>,
     /// The time from the last question to the next one.
     pause: Duration,
-    /// The entry that shows a person what is waited for.
+    /// The entry by which a person can see what the process waits for.
     _waiting: Waiting,
 }
 
@@ -240,8 +241,8 @@ impl<T> Executor<T> {
             self.abandon(ErrorKind::Unavailable, &why, |execution| {
                 execution.is_late(LONGEST_ACTION, now)
             });
-            // An executor that may not ask only waits for answers. It does not wait for the time of its next question,
-            // because that wait would end at once when the question is due.
+            // An executor that may not ask about actions only waits for answers. It does not wait for the time of its
+            // next question, because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {

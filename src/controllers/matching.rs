@@ -335,8 +335,8 @@ impl<'a> Index<'a> {
         };
         let looked_through = match self.servers.iter().next() {
             None => "; the project has no servers at all: is the token another project's?",
-            // The message has no count, because a message that changes with every server would be a new
-            // event each time.
+            // The message does not say how many servers there are, because a message that changes with every server
+            // would be a new event each time.
             _ => "",
         };
         let name = node.name();

@@ -117,7 +117,7 @@ impl NodeChange {
     }
 }
 
-/// Returns the status of a condition in the words of Kubernetes.
+/// Returns the status of a condition as the text that Kubernetes uses.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }

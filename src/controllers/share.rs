@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// for all programs.
 const AT_ONCE: u32 = 900;
 
-/// The time in which one call comes back, which is 900 calls an hour.
+/// The time after which a share gets one call back, which makes 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The part of a share up to which the reads of one plan are taken into account. Without this limit, a project of many

@@ -108,7 +108,7 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 struct Pace {
     /// The moment when the pace was set. Until then the program's time and the machine's time were the same.
     begun: Instant,
-    /// How many seconds of the machine a second of the program lasts.
+    /// How many seconds pass on the machine in one second of the program's time.
     factor: f64,
 }
 
@@ -125,7 +125,7 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// Returns how many seconds of the machine a second of the program lasts for the calling thread.
+/// Returns how many seconds pass on the machine in one second of the program's time, for the calling thread.
 fn factor() -> f64 {
     let pace = PACE.get().filter(|_| !is_simulated());
     pace.map_or(1.0, |pace| pace.factor)

@@ -248,8 +248,8 @@ impl<'a> Servers<'a> {
         lists.into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that should have listed this server. When there is such an error, it is not known
-    /// whether a server that is not listed exists.
+    /// Returns the error of the API that should have listed this server. When there is such an error, a server that is
+    /// not listed may still exist.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

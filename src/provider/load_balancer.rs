@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need: a complete
-    /// snapshot, or an error.
+    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. An
+    /// incomplete snapshot is an error.
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
     /// Returns the key of the Service's group. Services with the same key use one load balancer together. `None` when
@@ -265,8 +265,8 @@ pub enum Then {
     Again,
     /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The changes that take the Service off the load balancers that serve it until these changes are made. When the
-    /// list is empty, the new load balancer can't serve the Service yet.
+    /// The changes that take the Service off its present load balancers, which serve the Service until these changes
+    /// are made. When the list is empty, the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -277,7 +277,7 @@ impl Default for Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome with these changes and nothing after them.
+    /// Returns the outcome with these changes, after which nothing follows.
     pub fn of(changes: Vec<Box<dyn Change>>) -> Outcome {
         let then = Then::Done;
         Outcome::Change { changes, then }
@@ -296,8 +296,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the changes that take the Service off load balancers. They are made last, after all other changes are
-    /// made and the Service's status is written.
+    /// Returns the changes that take the Service off load balancers. They are made after all other changes, and after
+    /// the Service's status is written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { then, .. } => then.leaves(),
@@ -513,7 +513,7 @@ pub struct ShownCertificate {
     pub id: u64,
     pub name: String,
     pub ports: Vec<u16>,
-    /// The time when the certificate expires. `None` means that the cloud does not say it.
+    /// The time when the certificate expires. `None` when the cloud does not give this time.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
     /// The Secret from which the certificate was uploaded, as `namespace.name`. The value comes from the certificate's
@@ -588,7 +588,7 @@ pub struct Health {
     pub cause: Option<Cause>,
 }
 
-/// The cause why a target gets no traffic, for people.
+/// The cause why a target gets no traffic, as commands display it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     #[serde(skip)]
@@ -663,7 +663,7 @@ pub enum Applied {
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns where the certificate comes from, for people.
+    /// Returns where the certificate comes from, as a text for display.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),

@@ -45,7 +45,7 @@ pub enum AnnotationKind {
     Known,
     /// The annotation has our prefix, but no such annotation exists. Its name is reported.
     Unknown,
-    /// The annotation belongs to others, and nothing of it is read.
+    /// The annotation belongs to other programs, and this controller does not read its value.
     Foreign,
 }
 
@@ -131,7 +131,7 @@ pub struct TlsPair {
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct PrivateKey(String);
 
-/// The content of a Secret of type `kubernetes.io/tls`. The error says why it can't be used, for people.
+/// The content of a Secret of type `kubernetes.io/tls`. The error is a text that says why the Secret can't be used.
 pub type TlsSecret = Result<Arc<TlsPair>, String>;
 
 /// Secrets of type `kubernetes.io/tls`, by namespace and name. A Secret that was not read is missing.
@@ -186,7 +186,7 @@ pub struct UntouchedService {
 pub struct Groups {
     /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.
     by_key: HashMap<String, Vec<Service>>,
-    /// The key of the group and the place in the group, by the UID of a Service.
+    /// The key of the group of each Service, and the position of the Service in the group, by the UID of the Service.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 

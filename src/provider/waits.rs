@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are noted. Nothing is noted until [`note_waits`] is called, so that the threads of a daemon
-/// only read this flag.
+/// Whether waits are recorded. No wait is recorded until [`note_waits`] is called, so that the threads of a daemon only
+/// read this flag.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -28,7 +28,7 @@ pub struct Open {
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Notes waits from now on, so that [`longest_wait`] knows them.
+/// Starts the recording of waits, so that [`longest_wait`] can find them.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }

@@ -172,7 +172,7 @@ pub(super) fn from_server(
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
     }
-    // `None` means that the server's value is not valid, and that the label of the node stays as it is.
+    // `None` means that the server's value is not valid, so that the label of the node stays as it is.
     let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (key, value) in &instance.labels {
         let (domain, name) = key.split_once('/').unwrap_or(("", key));

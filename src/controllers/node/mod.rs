@@ -190,7 +190,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans rest on what was read last. They only tell what must be read for the plans that are applied.
+        // These plans rest on the data that were read last. They only show which data must be read for the plans
+        // that are applied.
         let index = observed.index(&*apis.provider);
         let plans =
             wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
@@ -398,7 +399,7 @@ fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
 
 /// Counts the nodes in each state, for the metrics.
 fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
-    // The first state that fits counts.
+    // When several states fit a node, the first one is used.
     let state = |node: &Node| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -415,7 +416,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     }
 }
 
-/// The reason why a changed node is not planned again. The name may be that of another node by now, and the list of
-/// servers may not show the server of that node yet.
+/// The reason why a changed node is not planned again. By now, another node may have the name, and the old list of
+/// servers may not have that node's server.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";

@@ -31,7 +31,8 @@ pub struct NodePlan {
     pub server: Server,
     /// The addresses, each with its value, its wanted value, and the source of the wanted value.
     pub address_fields: Vec<Field>,
-    /// The labels, the provider ID and the taints, each with its value, its wanted value, and the source of that value.
+    /// The labels, the provider ID and the taints, each with its present value, its desired value, and the source of
+    /// the desired value.
     pub other_fields: Vec<Field>,
 }
 

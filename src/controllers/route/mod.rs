@@ -110,8 +110,8 @@ impl RouteController {
         synced
     }
 
-    /// Compares what is due, by what was read last if that is young enough. If there is something to write, the routes
-    /// are synced by a new read of both APIs.
+    /// Compares the nodes that are due, using the data that were read last when these are young enough. When there is
+    /// something to write, the routes are synced with a new read of both APIs.
     fn compare(&mut self, apis: &Apis) -> Result<Report, Error> {
         let Some(due) = self.schedule.due(apis, &self.settings)? else {
             return Ok(Report::default());

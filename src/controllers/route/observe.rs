@@ -159,7 +159,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time until it is seen that a node was replaced by another node with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes whose pods have no addresses yet are read again at a time.
+/// How many nodes whose pods have no addresses yet are read again in one comparison.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// The age up to which a node is treated as new. An older node has got the addresses of its pods from

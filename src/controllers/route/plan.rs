@@ -51,7 +51,7 @@ struct DesiredRoutes<'a> {
     /// Whether the pod ranges are there and were understood. Until then, it is not known which of the routes to the
     /// node's server are the node's own.
     is_settled: bool,
-    /// Whether some pods have IPv6 addresses, which the network does not know.
+    /// Whether some pods have IPv6 addresses, for which the network has no routes.
     has_ipv6: bool,
     /// The reason why one of the routes can't be made.
     obstacle: Option<String>,

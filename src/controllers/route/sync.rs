@@ -33,7 +33,7 @@ pub struct Synced {
     pub report: Report,
     /// The plan that was made last.
     pub plan: Plan,
-    /// Every write that was made, with its object, for programs.
+    /// Every write that was made, with its object, as JSON.
     pub made: Vec<(String, Value)>,
     /// The routes of the network as they were read last, with the changes made since.
     pub(super) routes: HashSet<Route>,
@@ -111,7 +111,7 @@ impl<'a> Sync<'a> {
         let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.memory.note_routes(plan, network);
-        // A refused change that another program made in the meantime does not count as refused.
+        // When another program has meanwhile made a refused change, the change is no longer treated as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);

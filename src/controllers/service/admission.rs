@@ -58,7 +58,7 @@ impl Admission {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let mut changed: Vec<usize> = (0..listed.len()).collect();
         changed.retain(|place| self.is_changed(&listed[*place], agenda));
-        // The Services that have waited longest come first.
+        // The Services are sorted so that those that have waited longest come first.
         changed.sort_by_key(|place| {
             self.waiting.get(&listed[*place].metadata.uid).copied().unwrap_or(now)
         });
@@ -162,7 +162,7 @@ impl Admission {
     }
 
     /// Notes that changes of the Service were stopped. `has_begun` means that some changes were made, so that the
-    /// Service can't be shown as it was before. Returns whether the Service begins to wait now.
+    /// Service can't be planned as it was before. Returns whether the Service begins to wait now.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -270,7 +270,7 @@ impl Admission {
         room > 0
     }
 
-    /// Returns how many more changes may be made at the same time.
+    /// Returns how many more changes of this namespace may be taken up now.
     fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);

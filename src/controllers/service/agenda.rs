@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists of Services and nodes that were seen when no Service was due and no Service was worked on.
+    /// The lists of Services and nodes that were read when no Service was due and no work on a Service was under way.
     settled: Lists,
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
     /// finalizer again, another daemon, which has another class or selector, has added it.
@@ -104,7 +104,8 @@ struct Planned {
     dependencies: u64,
     /// The version in the last list, when the Service that was planned or written had a newer version.
     superseded: Option<String>,
-    /// Whether the plan was not carried out. Then the Service is due at once, although the Service did not change.
+    /// Whether the plan was not carried out. In that case the Service is due at once, although the Service
+    /// did not change.
     is_missed: bool,
 }
 
@@ -189,7 +190,7 @@ impl Agenda {
         })
     }
 
-    /// Returns why the last plan of the Service does not count any more. `None` when the plan still counts.
+    /// Returns the reason why the last plan of the Service is out of date. `None` when the plan is still valid.
     pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
@@ -268,7 +269,7 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Takes note that this version of the Service was planned, with nodes that are no older than those seen last.
+    /// Notes that this version of the Service was planned, with nodes that are no older than those in the last look.
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
@@ -291,7 +292,8 @@ impl Agenda {
         }
     }
 
-    /// Returns the version of the Service in the last list, when that version differs from the version of `service`.
+    /// Returns the version that the Service has in the last list, when that version differs from the
+    /// version of `service`.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;

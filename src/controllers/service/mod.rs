@@ -410,7 +410,8 @@ impl ServiceController {
         }
     }
 
-    /// Reads the Services alone. A Service that was known and is missing in the list may be of another type now.
+    /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
+    /// another type now.
     fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let settings = &self.settings;
         let period = apis.resync_period(settings.resync_period);

@@ -39,7 +39,7 @@ pub struct Settings {
     pub resync_period: Duration,
     /// The largest number of requests in flight. This is the setting `--concurrent-service-syncs`.
     pub concurrency: usize,
-    /// The name of the cluster, for people. This is the setting `--cluster-name`.
+    /// The name of the cluster, which only people read. This is the setting `--cluster-name`.
     pub cluster_name: String,
     /// Whether orphans are deleted at the resync. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
@@ -274,7 +274,7 @@ pub(super) fn observe(
     Ok(observed)
 }
 
-/// The dedicated servers as they were listed last, however long ago.
+/// The dedicated servers of the last list, however old that list is.
 struct Dedicated {
     servers: Option<cache::Instances>,
     /// Whether there are credentials for the API of dedicated servers.

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist. This is for `doctor`, which plans nothing.
-/// Reads since `begun` are not repeated.
+/// Returns the load balancers of this cluster whose Service does not exist. `doctor` uses this function, because it
+/// plans nothing. Reads that were made after `begun` are not repeated.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
     find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
@@ -284,8 +284,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     Ok((cluster, orphans))
 }
 
-/// Whether the Service of the load balancer exists after all. A new Service with the same name is accepted, too, when
-/// it is not in the cluster for which the plan was made.
+/// Whether the Service of the load balancer exists after all. A new Service with the same name counts, too, when
+/// `cluster` does not have that Service yet.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

@@ -41,7 +41,7 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own findings. Those of the provider are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Every write that was made, for programs. The list is filled only when the plans are for people.
+    /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
     /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,

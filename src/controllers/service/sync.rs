@@ -342,7 +342,7 @@ impl Sync<'_> {
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // Same order as `tasks`.
+        // `plans` has the same order as `tasks`.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
@@ -450,7 +450,7 @@ impl Sync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were not made, so nothing that rests on them is written.
+        // Some changes were not made, so nothing that depends on them is written.
         if result.is_stopped {
             return Some(task);
         }
