@@ -35,7 +35,7 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 /// How many objects are on one page of a list. One page is one call.
 const A_PAGE: usize = 50;
 
-/// A list of at most this many pages costs hardly more calls than reads of single servers, and shows more.
+/// A list of at most this many pages takes hardly more calls than reads of single servers, and shows more servers.
 const FEW_PAGES: u32 = 3;
 
 /// The refresh period of all servers is at least this long for each call of a refresh, which limits these refreshes to

@@ -24,13 +24,13 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// All nodes, sorted by name, with the age of the table.
+/// All nodes, sorted by name, with the age of the last read of the table of nodes.
 pub type Nodes = View<Vec<Arc<Node>>>;
 
 /// The greatest ages of the reads on which the answer of a poll rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The greatest age of the last read of the table, or of the last list of whole nodes.
+    /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
     pub table_max_age: Duration,
     /// The greatest age of the last list of whole nodes.
     pub whole_max_age: Duration,
@@ -49,11 +49,11 @@ struct State {
     nodes: Arc<Vec<Arc<Node>>>,
     /// The notes about `nodes`, in the same order.
     notes: Vec<Note>,
-    /// When the last read of the table, or the last list, began.
+    /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table began that included the nodes' metadata.
+    /// The moment when the last read of the table of nodes began that included metadata.
     shown: Option<Instant>,
-    /// When the last list began.
+    /// The moment when the last list of nodes began.
     listed: Option<Instant>,
     /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
     /// came from that cache.
@@ -102,9 +102,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes at little cost. Whole nodes were read by the last list, or when the table showed a change. The
-    /// answer comes from the API server's cache. That is enough, because each write is guarded by the resourceVersion
-    /// of the object for which it was planned.
+    /// Returns all nodes at little cost. A node was read whole by the last list, or when the table of nodes showed that
+    /// the node had changed. The answer comes from the API server's cache. That is enough, because each write is
+    /// guarded by the resourceVersion of the object for which it was planned.
     pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -219,7 +219,7 @@ impl State {
         self.agreed = Default::default();
     }
 
-    /// Reads the table, and reads whole the nodes that changed.
+    /// Reads the table of nodes, and then reads those nodes whole whose rows changed.
     fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
         let asked = clock::now();
         let mut print = self.agreed[detail as usize];
@@ -253,7 +253,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes whose rows in the table differ from the known nodes.
+    /// Returns the names of the nodes whose rows in the table of nodes differ from the known nodes.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
@@ -271,7 +271,8 @@ impl State {
         changed
     }
 
-    /// Reads these nodes whole. A node that can't be read stays as it is known, and counts as changed at the next poll.
+    /// Reads these nodes whole. When a node can't be read, its last known state is kept, and the next poll reads
+    /// the node again.
     fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);

@@ -425,7 +425,7 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// Returns the word that is used in the output for programs.
+    /// Returns the word that stands for this value in JSON output.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

@@ -149,8 +149,8 @@ pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// Returns how long the machine has taken since this moment: for people, for metrics, and for comparisons
-/// with the wall clock.
+/// Returns how much time has passed on the machine since this moment. The result is for display, for metrics, and for
+/// comparisons with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }

@@ -640,7 +640,7 @@ pub struct Orphan {
     pub stays: Option<String>,
 }
 
-/// The result of a change.
+/// The result of one attempt to make a change.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,

@@ -101,7 +101,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// Returns what `doctor` reports about the access to the cloud. When `asks` is true, the provider may call the API
-    /// to find this out. Otherwise the result is based on earlier answers of the API.
+    /// to find this out. When `asks` is false, the result is based on earlier answers of the API.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A Service that wants a load balancer, or wanted one.
+/// A Service that needs a load balancer, or had needed one earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Service {
     pub namespace: String,
@@ -88,14 +88,14 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// The entry of the node's server in the cloud's list of servers.
+    /// How the node's server appears in the cloud's list of servers.
     pub reach: Reach,
     /// The public address of a dedicated server. `None` when the server has no such address, or when it is not known
     /// because credentials are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
-/// The entry of one server in the cloud's list of servers.
+/// How one server appears in the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// No list of servers was read.

@@ -161,7 +161,7 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
-                // When the API does not know whether the server is off, the server counts as on, so that
+                // When the API does not say whether the server is off, the server is treated as on, so that
                 // nothing is done.
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),

@@ -145,9 +145,9 @@ impl Memory {
     }
 }
 
-/// Returns the wanted route of a row, if the route is there or is about to be added. A route that only leads to
-/// the node's server does not count as the node's, because the list of servers may be old, and another server may
-/// have that address now.
+/// Returns the route that the node of a row needs, if that route exists or is about to be added. A route that only
+/// leads to the node's server is not returned, because the list of servers may be old, and another server may have
+/// that address now.
 fn of_node(row: &Row) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
     row.want.filter(|_| is_its)
@@ -207,7 +207,7 @@ impl Schedule {
         let is_ours = |node: &Node| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No route is wanted, so none may be deleted either.
+            // No node needs a route, so no route may be deleted either.
             return Ok(None);
         }
         let is_time = self.compared.is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);

@@ -102,7 +102,7 @@ struct Planner<'a> {
     inputs: &'a Inputs<'a>,
     /// The servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
-    /// The wanted routes of the nodes with a provider ID of ours, sorted by name.
+    /// The routes that the nodes with a provider ID of ours need, sorted by the names of the nodes.
     desired: Vec<DesiredRoutes<'a>>,
     /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
     /// unchanged, whoever owns it.
@@ -391,7 +391,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a row for each route that is wanted and not there. A route is added only while the network has room.
+    /// Adds a row for each route that is needed and does not exist. A route is added only while the network has room.
     fn add_missing(&mut self, rows: &mut Vec<Row>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();

@@ -278,8 +278,8 @@ impl<'a> Sync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // A node with an obstacle is reported below. Its refused addition is left out here, so that
-            // it is reported once.
+            // A node with an obstacle is reported further down. Its refused addition is left out here, so that the same
+            // trouble is reported only once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

@@ -151,7 +151,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of the given Services that are shown as they were before a change.
+    /// Returns the UIDs of the given Services that are planned as they were before a change, because the change waits.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()

@@ -239,13 +239,12 @@ impl Agenda {
         self.dependencies.has_groups
     }
 
-    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they
-    /// were read last.
+    /// Returns the names of the Services that, when they were last read, had type LoadBalancer or our finalizer.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes note of a look at Kubernetes. Services that are not there any more are forgotten.
+    /// Notes the result of a look at Kubernetes. Services that do not exist any more are forgotten.
     pub(super) fn saw(&mut self, seen: &Seen, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
@@ -370,8 +369,8 @@ impl Why {
         }
     }
 
-    /// Returns how urgent the calls are. The comparison of a Service that did not change can wait for calls. A Service
-    /// that changed can't wait.
+    /// Returns how urgent the calls are. The calls that compare an unchanged Service can be put off. The calls for a
+    /// changed Service can't.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,

@@ -113,7 +113,7 @@ fn source(apis: &Apis) -> &'static str {
 }
 
 /// Returns the events of ours, under either profile, about one Service or about all Services, with the oldest first.
-/// They are history for people, because whoever may write events in a namespace can forge events there.
+/// They are only displayed as history, because whoever may write events in a namespace can forge events there.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,

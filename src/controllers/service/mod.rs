@@ -233,8 +233,8 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // Orphans are searched after a tick without writes, because the last list of load balancers is then mostly
-            // still true, so that no call is made for orphans alone.
+            // Orphans are searched after a tick without writes, because the last list of load balancers is usually
+            // still right then, so that no call is made for orphans alone.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
                 orphans::look_after(apis, settings, begun, &mut report);
@@ -404,8 +404,8 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes under way rest on a read of an earlier tick, and must still fit what there is now. An old list
-            // would not show that a load balancer which is to be deleted is wanted again.
+            // The changes that are being made rest on a read of an earlier tick, and must still fit the present state.
+            // An old list would not show that a Service wants a load balancer again which is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -466,7 +466,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Takes note of what a look at Kubernetes showed, and stops changes that do not fit any more.
+    /// Notes the result of a look at Kubernetes, and stops changes that do not fit this result any more.
     fn saw(&mut self, apis: &Apis, seen: &Seen) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);

@@ -481,7 +481,8 @@ pub(super) fn candidates<'a>(
     })
 }
 
-/// Whether the node has the label. The label does not count when its value is a Go boolean that is false.
+/// Whether the node has the label that excludes it from load balancers. The label has no effect when its value is a Go
+/// boolean that is false.
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))

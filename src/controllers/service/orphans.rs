@@ -112,7 +112,7 @@ fn orphans(
     orphans
 }
 
-/// Counts and reports the orphans after all Services were compared, in the daemon. Deletes them when a setting
+/// Counts and reports the orphans after the daemon has compared all Services. Deletes the orphans when a setting
 /// asks for that.
 pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
     let name = &settings.cluster_name;
@@ -260,8 +260,8 @@ pub(super) fn carry_out(
     failed
 }
 
-/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name
-/// counts as that Service's, because operators keep an address by such a take-over.
+/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name is
+/// treated as that Service's, because operators keep an address by such a take-over.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;

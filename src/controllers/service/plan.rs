@@ -349,7 +349,7 @@ impl ServicePlan {
     }
 
     /// Syncs nothing of a Service of which too little is known. Only the mode of the addresses in its status may
-    /// change. A plan for people also shows its load balancer.
+    /// change. The plan has the load balancer when a person reads the plan.
     fn leave_unread(
         &mut self,
         observed: &Observed,
