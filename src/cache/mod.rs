@@ -200,7 +200,7 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
-    /// Returns all load balancers as they were read last, however long ago. No call is made.
+    /// Returns all load balancers of the last read, however old that read is. No call is made.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
@@ -351,7 +351,7 @@ impl Apis {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// Returns all cloud servers as they were listed last, however long ago. No call is made.
+    /// Returns all cloud servers of the last list, however old that list is. No call is made.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.cloud.instances.last().map(|view| view.value)
     }
@@ -361,13 +361,13 @@ impl Apis {
         self.cloud.instances.put(instances, asked)
     }
 
-    /// Returns all cloud servers, no older than `max_age`. The list is complete, or an error.
+    /// Returns all cloud servers, no older than `max_age`. An incomplete list is an error.
     pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
         self.instances_since(None, max_age, urgency)
     }
 
-    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. The list is complete,
-    /// or an error.
+    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. An incomplete list
+    /// is an error.
     pub fn instances_since(
         &self,
         since: Option<Instant>,
@@ -387,8 +387,8 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 
-    /// Returns all dedicated servers, requested at `since` or later. The list is complete, or an error, and empty when
-    /// there is no such API.
+    /// Returns all dedicated servers, requested at `since` or later. An incomplete list is an error. The list is empty
+    /// when there is no API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -405,7 +405,7 @@ impl Apis {
         self.dedicated.instances.get_if(is_fresh, list)
     }
 
-    /// Returns all dedicated servers as they were listed last, however long ago. No call is made.
+    /// Returns all dedicated servers of the last list, however old that list is. No call is made.
     pub fn dedicated_last(&self) -> Option<Instances> {
         self.dedicated.instances.last()
     }

@@ -153,7 +153,7 @@ impl NodeCache {
         state.note_of(node).map(|note| note.first_seen)
     }
 
-    /// Returns all nodes as they were seen last, however long ago. No call is made. `None` before the first list.
+    /// Returns all nodes of the last read, however old that read is. No call is made. `None` when no list was read yet.
     pub fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())

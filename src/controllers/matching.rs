@@ -121,7 +121,7 @@ pub enum Outcome<'a> {
     Gone(InstanceId),
     /// The API that may know the server did not answer, so nothing may be concluded.
     Unclear(&'a Error),
-    /// The node belongs to another cloud, so it is not ours to touch.
+    /// The node belongs to another cloud, so this controller does not change it.
     Foreign,
     /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
     Unknown(String),

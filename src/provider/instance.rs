@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The servers that nodes run on. The methods that read are about cloud servers. For
 /// dedicated servers, see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers: a complete list, or an error. A call with `Urgency::CanWait` may be refused to save
+    /// Returns all cloud servers. An incomplete list is an error. A call with `Urgency::CanWait` may be refused to save
     /// the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
@@ -23,7 +23,7 @@ pub trait Instances: Send + Sync {
     /// itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<Instance, Error>;
 
-    /// Returns the cloud servers with this name as they are now: a complete list, or an error.
+    /// Returns the cloud servers with this name as they are now. An incomplete list is an error.
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
 
     /// Returns the servers with these IDs that exist, and maybe others. A server that is not in the answer did not
@@ -56,7 +56,7 @@ pub trait Instances: Send + Sync {
 /// Dedicated servers. They are listed by an API of their own, with its own credentials, its own budget
 /// and its own outages.
 pub trait Dedicated: Send + Sync {
-    /// Returns all servers that the credentials show: a complete list, or an error.
+    /// Returns all servers that the credentials show. An incomplete list is an error.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
     /// Checks whether the server exists. The error is `ErrorKind::NotFound` only when the API itself says
@@ -82,7 +82,7 @@ pub trait Dedicated: Send + Sync {
 pub enum ProviderId {
     /// The provider ID of a server of this cloud.
     Ours(InstanceId),
-    /// A provider ID with the prefix of another cloud. The node is not ours to change.
+    /// A provider ID with the prefix of another cloud. This controller does not change the node.
     Foreign,
     /// A provider ID with our prefix, but without an ID that can be looked up. The text is the reason. A node with such
     /// a provider ID is never deleted, tainted, relabelled or routed.
@@ -142,7 +142,7 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// What a node on a server should have, each value with its source.
+/// The values that a node on a server should have, each value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,

@@ -140,8 +140,8 @@ pub struct Needs {
     /// All servers. The plan may add targets or change how they are reached, or remove some
     /// targets because of [`OfferedNode::reach`].
     pub servers: bool,
-    /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt something that no other Service owns,
-    /// or leave something because another Service owns it.
+    /// All Services of the cluster, see [`Cluster::service_uids`]. The plan may adopt an object that no other Service
+    /// owns, or leave an object because another Service owns it.
     pub services: bool,
     /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
     /// Service's UID, or with the label of its group, was found.

@@ -243,8 +243,8 @@ impl Schedule {
     }
 }
 
-/// Reads new nodes again whose pods have no addresses yet. A node gets these addresses after it registers, and no table
-/// shows them. Old nodes may never get any, so they are not read again.
+/// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration, and
+/// no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
 fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
     let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
     let is_lacking = |node: &&Arc<Node>| {

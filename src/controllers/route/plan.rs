@@ -109,7 +109,7 @@ struct Planner<'a> {
     foreign: Vec<(Ipv4Net, &'a str)>,
     /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
-    /// The wanted routes that can be made, each with the index in `desired` of the node that wants the route.
+    /// The needed routes that can be made, each with the index in `desired` of the node that needs the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
     /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.

@@ -150,7 +150,7 @@ impl<'a> Sync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first change of each plan is begun however long the reads took, or a slow API would stop all changes.
+            // The first change of each plan is begun even after slow reads, or a slow API would stop all changes.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));

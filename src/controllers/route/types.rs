@@ -110,7 +110,8 @@ impl Plan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change of the plan, so that its node can't get its route.
+    /// Notes that the cloud refused this change of the plan, because of which the node of the change can't
+    /// get its route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());

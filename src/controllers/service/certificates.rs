@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The kind of the object in a plan. All certificates are one object.
 const KIND: &str = "certificates";
 
-/// The certificates that Services want, and when certificates that nothing uses are searched.
+/// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct Certificates {
     /// The contents of the Secrets that Services name, as of the last tick.

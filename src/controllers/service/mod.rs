@@ -266,9 +266,9 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Takes up due Services at each interval, whatever the executions wait for. When the interval is over,
-    /// executions that only wait for actions are left to the next tick. The selection of a person is worked on until
-    /// all its executions have ended.
+    /// Takes up due Services at each interval, even while executions wait for something. When the interval is over,
+    /// executions that only wait for actions are left to the next tick. When a person has selected the Services, the
+    /// work goes on until all their executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -295,7 +295,8 @@ impl Sync<'_> {
     /// Plans for all Services that are due and not being executed, and begins the changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
         let mut seen = self.look_admitted(begun).map_err(|error| {
-            // It is not known whether changes that take something away still fit.
+            // The state of the cluster is not known, so it is not known either whether changes that take something away
+            // are still right.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;

@@ -42,8 +42,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans by what both APIs say. Orphans are returned only by answers that are newer than `begun`. When
-/// there are no orphans, the answers may also be as old as `age`.
+/// Returns the orphans, found in the answers of both APIs. When there are orphans, they are taken only from answers
+/// that were requested after `begun`. An empty result may also rest on answers as old as `age`.
 pub(super) fn find(
     apis: &Apis,
     name: &str,

@@ -293,9 +293,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, by the Service alone. Other controllers use the same finalizer name. The
-/// finalizer of a Service that is left alone is therefore removed only when the load balancer says that it was
-/// ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, judging by the Service alone. Other controllers use a finalizer with the same name.
+/// The finalizer of a Service that is left alone is therefore removed only when the load balancer says that the
+/// finalizer was ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &Service) -> Want {
     // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
     // is ours again.

@@ -68,7 +68,7 @@ pub(super) struct Sync<'a> {
     pub(super) compared: Option<Instant>,
     /// Whether the gate refused a write. No other write is tried then.
     pub(super) is_closed: bool,
-    /// Whether changes in the cloud were begun or ended in this tick.
+    /// Whether changes in the cloud were begun, or have ended, in this tick.
     pub(super) has_written: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Task {
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
-    /// Whether something was written for the Service.
+    /// Whether a write was made for the Service.
     has_changed: bool,
     /// The change of the last plan that was not made because something else had changed, see `Applied::Overtaken`.
     overtaken: Option<String>,
@@ -110,7 +110,8 @@ pub(super) struct Work {
 /// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
 type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
-/// A Service that waits for the end of the execution that claims what the Service wants.
+/// A Service that waits for the end of an execution, because the execution claims the load balancer or the name that
+/// the Service wants.
 pub(super) struct Queued {
     task: Task,
     execution: u64,
@@ -133,11 +134,12 @@ impl ServiceController {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// Drops the rest of each plan that is out of date. The rest is dropped when the Service was changed or deleted.
-    /// When nodes have changed, or Services that share the load balancer, the rest is dropped only if it takes
-    /// something away, because the replacement must be added first, and a target may be another owner's now. A rest
-    /// that only adds targets does no harm, and is followed by the next plan. A Service that waits for a load balancer
-    /// leaves the queue when it has changed, because it may want another load balancer, and is due again.
+    /// Stops the executions whose plan is out of date, so that their remaining changes are dropped. This happens when
+    /// the Service was changed or deleted. When nodes have changed, or Services that share the load balancer, the
+    /// remaining changes are dropped only if they take something away, because the replacement must be added first, and
+    /// a target may be another owner's now. Changes that only add targets do no harm, and are followed by the next
+    /// plan. A Service that waits for a load balancer leaves the queue when the Service has changed, because it may
+    /// want another load balancer, and is due again.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -155,8 +157,8 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Works on all executions until none is left, or until the moment `until`. A Service whose execution has ended is
-    /// finished at once, or planned again at once if that is needed.
+    /// Works on all executions until none is left, or until the moment `until`. When the execution of a Service has
+    /// ended, the Service is finished at once, or planned again at once if a new plan is needed.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
