@@ -20,7 +20,8 @@ pub fn is_uninitialized(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. Another node may have that server: see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names. That server may belong to another
+/// node, see [`Claims::server_of`].
 pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
@@ -78,8 +79,8 @@ impl<'a> Claims<'a> {
         self.several.get(&id).map(Vec::as_slice).or_else(first).unwrap_or_default()
     }
 
-    /// Returns the node that has this server. Returns `None` when several new nodes name the server, because the node
-    /// controller decides which of them is initialised.
+    /// Returns the node to which this server belongs. Returns `None` when several new nodes name the server, because
+    /// the node controller decides which of these nodes is initialised.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a Node> {
         keeper(self.of(id), None)
     }

@@ -38,7 +38,7 @@ pub struct Inputs<'a> {
 struct DesiredRoutes<'a> {
     node: &'a Arc<Node>,
     server: InstanceId,
-    /// The name of another node that has this server. This node gets no route that is not there yet.
+    /// The name of another node to which this server belongs. No missing route is added for this node.
     kept_by: Option<String>,
     /// Whether the list of servers has the server.
     has_server: bool,
@@ -275,8 +275,8 @@ impl<'a> Planner<'a> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
-    /// Returns the node whose provider ID names this server. When there are several, the node that has the
-    /// server is returned.
+    /// Returns the node whose provider ID names this server. When several nodes name the server, the node to which the
+    /// server belongs is returned.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
@@ -396,7 +396,7 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route to another owner's server is not the node's, so the node's own route is missing.
+        // A route to a server of another owner is not the node's route, so the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {

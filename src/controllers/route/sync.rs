@@ -49,7 +49,7 @@ pub(super) struct Sync<'a> {
     memory: &'a mut Memory,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition this sync has already set or found right.
+    /// The UIDs of the nodes whose condition this sync has already handled, with or without success.
     said: HashSet<String>,
     /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
     /// or `None` when the gate is closed.

@@ -395,9 +395,9 @@ impl ServicePlan {
         self.object.for_people()
     }
 
-    /// Whether the Service is planned on fresh data now. Every Service with something to write is planned on fresh
-    /// data. So is a blocked Service, because it may not be blocked any more, an unfinished one, because the thing it
-    /// waits for may have come, and a released one, because it may have been adopted.
+    /// Whether the Service is planned on fresh data now. Fresh data are used for every Service with something to write.
+    /// They are also used for a blocked Service, because the obstacle may be gone, for an unfinished Service, because
+    /// what was missing in the cloud may exist by now, and for a released Service, because it may have been adopted.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()

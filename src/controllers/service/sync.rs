@@ -72,7 +72,7 @@ pub(super) struct Sync<'a> {
     pub(super) has_written: bool,
 }
 
-/// A Service from the moment it is taken up until its end.
+/// A Service on which this controller works, from the moment when the Service is taken up until the work ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<Service>,
