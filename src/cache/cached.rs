@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns which API failed, and in which way. While this text stays the same, the trouble is the same.
+    /// Returns a text that says which API failed, and in which way. Two errors with the same text are the same trouble.
     pub fn state(&self) -> &'static str {
         match self {
             Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
@@ -199,7 +199,7 @@ struct Failed {
 }
 
 impl CallPause {
-    /// Asks the API, or returns the last error again while it is too early to ask.
+    /// Makes the call to the API, or returns the last error again while it is too early for another call.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::Error>,

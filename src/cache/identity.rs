@@ -23,13 +23,14 @@ enum Memory {
 }
 
 impl Identity {
-    /// Sets the Lease that is read when the identity is needed for the first time. This is for a process that does not
-    /// hold a Lease itself.
+    /// Sets the Lease from which the identity is read when the identity is needed for the first time. This is for a
+    /// process that does not hold a Lease itself.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = Memory::Unread(key);
     }
 
-    /// Remembers what a Lease notes that this process has read and does not hold. `None` means that there is no Lease.
+    /// Remembers the identities that are noted on a Lease which this process has read but does not hold. `lease` is
+    /// `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = Memory::of(key, lease);
     }

@@ -35,7 +35,7 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 /// How many objects are on one page of a list. One page is one call.
 const A_PAGE: usize = 50;
 
-/// A list of at most this many pages costs hardly more calls than reads of single servers, and shows more.
+/// A list of at most this many pages takes hardly more calls than reads of single servers, and shows more servers.
 const FEW_PAGES: u32 = 3;
 
 /// The refresh period of all servers is at least this long for each call of a refresh, which limits these refreshes to
@@ -51,7 +51,8 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// limits these looks to 1,200 calls an hour. Each look reads all these servers.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The numbers that were asked for, and the servers on the pages of the list where these numbers are or would be.
+/// The server IDs that were asked for, and the servers on the pages of the list where servers with these IDs are
+/// or would be.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that is read again and again.
@@ -90,7 +91,7 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The time within which nothing is asked twice.
+    /// The shortest time between two calls for the same data.
     interval: Duration,
 }
 
@@ -128,7 +129,7 @@ impl Apis {
         }
     }
 
-    /// Sets how old a list of dedicated servers may be from now on.
+    /// Sets the greatest age of a list of dedicated servers that may still be used.
     pub fn set_dedicated_max_age(&mut self, max_age: Duration) {
         self.dedicated.max_age = max_age;
     }
@@ -170,8 +171,8 @@ impl Apis {
             .map_err(Error::Kube)
     }
 
-    /// Returns the identities of the cluster when its Service `default/kubernetes` has this UID now. `None` when no
-    /// identity is known.
+    /// Returns the identities of the cluster. `service_uid` is the present UID of the Service `default/kubernetes`.
+    /// `None` when no identity is known.
     pub fn identities(&self, service_uid: Option<&str>) -> Result<Option<kube::Identities>, Error> {
         let known = self.identity.of(&self.kube, service_uid);
         known.map_err(Error::Kube)
@@ -199,7 +200,7 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
-    /// Returns all load balancers as they were read last, however long ago. No call is made.
+    /// Returns all load balancers of the last read, however old that read is. No call is made.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
@@ -211,12 +212,12 @@ impl Apis {
         self.secrets.get(&self.kube, names).map_err(Error::Kube)
     }
 
-    /// Forgets all other Secrets.
+    /// Forgets all Secrets except those with these names.
     pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
         self.secrets.keep(names);
     }
 
-    /// Returns the private network with its routes, no older than `max_age`. The answer is complete, or an error.
+    /// Returns the private network with its routes, no older than `max_age`. An incomplete answer is an error.
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
         let observe = || {
             let routes = self.provider.routes();
@@ -268,9 +269,9 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// Returns all servers on those pages of the list of all servers where servers with these numbers are or would be.
-    /// A number without a server in the answer does not exist. The answer is no older than `max_age`. Unless `max_age`
-    /// is zero, the answer may also be as old as `LOOK_CALL` for each page.
+    /// Returns all servers on those pages of the list of all servers where servers with these IDs are or would be. A
+    /// server whose ID is in `numbers` but not in the answer does not exist. The answer is no older than `max_age`.
+    /// Unless `max_age` is zero, the answer may also be as old as `LOOK_CALL` for each page.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -296,14 +297,13 @@ impl Apis {
         Ok(view?.map(|(_, servers)| Arc::clone(servers)))
     }
 
-    /// Returns how many pages of the list of all servers hold servers with these numbers, by the last list.
+    /// Returns how many pages of the list of all servers hold the servers with these IDs, judging by the last list.
     pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
         let known = self.instances_last().unwrap_or_default();
         pages_of(&known, numbers) as usize
     }
 
-    /// Whether a list of all servers takes many calls, so that only the servers that are needed are read where
-    /// they are enough.
+    /// Whether a list of all servers takes so many calls that only the needed servers are read where they are enough.
     pub fn is_large(&self) -> bool {
         self.server_pages() > FEW_PAGES
     }
@@ -313,8 +313,8 @@ impl Apis {
         pages(self.instances_last().map_or(0, |servers| servers.len()))
     }
 
-    /// Returns how often a daemon with these periods would read each list again that this process has read, while
-    /// nothing waits for the lists.
+    /// Returns, for each list that this process has read, how often a daemon with these periods would read the list
+    /// again while no caller waits for it.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
@@ -332,26 +332,26 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how often all servers are listed while nothing waits for the list. This is once in `period`, or less
-    /// often when refreshes would take more calls than they may.
+    /// Returns how often all servers are listed while no caller waits for the list. This is once in `period`, or less
+    /// often when the refreshes would take more calls than their limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(servers_period(self.server_pages()))
     }
 
-    /// Returns how often all load balancers are read while nothing waits for them. This is once in `period`, or less
-    /// often when refreshes would take more calls than they may.
+    /// Returns how often all load balancers are read while no caller waits for them. This is once in `period`, or less
+    /// often when these reads would take more calls than their limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(balancers_period(calls))
     }
 
-    /// Returns how often the servers of nodes that are not ready are looked for. This is once in `period`, or less
-    /// often when looks would take more calls than they may.
+    /// Returns how often the servers of nodes that are not ready are read. This is once in `period`, or less often when
+    /// these reads would take more calls than their limit.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// Returns all cloud servers as they were listed last, however long ago. No call is made.
+    /// Returns all cloud servers of the last list, however old that list is. No call is made.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.cloud.instances.last().map(|view| view.value)
     }
@@ -361,13 +361,13 @@ impl Apis {
         self.cloud.instances.put(instances, asked)
     }
 
-    /// Returns all cloud servers, no older than `max_age`. The list is complete, or an error.
+    /// Returns all cloud servers, no older than `max_age`. An incomplete list is an error.
     pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
         self.instances_since(None, max_age, urgency)
     }
 
-    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. The list is complete,
-    /// or an error.
+    /// Returns all cloud servers, no older than `max_age` and requested at `since` or later. An incomplete list
+    /// is an error.
     pub fn instances_since(
         &self,
         since: Option<Instant>,
@@ -387,8 +387,8 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 
-    /// Returns all dedicated servers, requested at `since` or later. The list is complete, or an error, and empty when
-    /// there is no such API.
+    /// Returns all dedicated servers, requested at `since` or later. An incomplete list is an error. The list is empty
+    /// when there is no API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -405,7 +405,7 @@ impl Apis {
         self.dedicated.instances.get_if(is_fresh, list)
     }
 
-    /// Returns all dedicated servers as they were listed last, however long ago. No call is made.
+    /// Returns all dedicated servers of the last list, however old that list is. No call is made.
     pub fn dedicated_last(&self) -> Option<Instances> {
         self.dedicated.instances.last()
     }
@@ -465,7 +465,7 @@ impl Apis {
     }
 }
 
-/// Returns how many of the known servers have a lower number.
+/// Returns how many of the known servers have a lower ID.
 fn place(known: &[Instance], number: u64) -> usize {
     known.partition_point(|instance| instance.id < InstanceId::Cloud(number))
 }

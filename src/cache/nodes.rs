@@ -24,13 +24,13 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// All nodes, sorted by name, with the age of the table.
+/// All nodes, sorted by name, with the age of the last read of the table of nodes.
 pub type Nodes = View<Vec<Arc<Node>>>;
 
 /// The greatest ages of the reads on which the answer of a poll rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The greatest age of the last read of the table, or of the last list of whole nodes.
+    /// The greatest age of the last read of the table of nodes, or of the last list of whole nodes.
     pub table_max_age: Duration,
     /// The greatest age of the last list of whole nodes.
     pub whole_max_age: Duration,
@@ -47,22 +47,23 @@ pub struct NodeCache {
 struct State {
     /// The nodes, sorted by name.
     nodes: Arc<Vec<Arc<Node>>>,
-    /// Same order as `nodes`.
+    /// The notes about `nodes`, in the same order.
     notes: Vec<Note>,
-    /// When the last read of the table, or the last list, began.
+    /// The moment when the last read of the table of nodes, or the last list of nodes, began.
     polled: Option<Instant>,
-    /// The moment when the last read of the table with metadata began.
+    /// The moment when the last read of the table of nodes began that included metadata.
     shown: Option<Instant>,
-    /// When the last list began.
+    /// The moment when the last list of nodes began.
     listed: Option<Instant>,
-    /// When the last list began that was not answered from the API server's cache. `None` when the last list was.
+    /// The moment when the last list that did not come from the API server's cache began. `None` when the last list
+    /// came from that cache.
     listed_latest: Option<Instant>,
-    /// The moment when a table was last found to have a form that can't be read.
+    /// The last time at which the API server answered with a table whose form can't be read.
     odd: Option<Instant>,
     /// The fingerprints of the last tables in which every row agreed with the known node. The first one is for tables
     /// without metadata, the second one for tables with metadata.
     agreed: [Print; 2],
-    /// The nodes that changed and could not be read. This was logged.
+    /// The nodes that changed and could not be read. The failure to read them was logged.
     unread: HashSet<String>,
 }
 
@@ -71,7 +72,7 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when a call that read this very node, by its UID, was answered for the first time.
+    /// The moment at which the first call that read this node was answered. The node is identified by its UID.
     first_seen: Instant,
 }
 
@@ -87,7 +88,7 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns all nodes, each read whole no longer ago than `max_age`. This is what a person is shown.
+    /// Returns all nodes, each read whole no longer ago than `max_age`. Commands display these nodes to a person.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache may show an old state, however young the answer is.
@@ -101,9 +102,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes at little cost. Whole nodes were read by the last list, or when the table showed a change. The
-    /// answer comes from the API server's cache. That is enough, because each write is guarded by the resourceVersion
-    /// of the object for which it was planned.
+    /// Returns all nodes at little cost. A node was read whole by the last list, or when the table of nodes showed that
+    /// the node had changed. The answer comes from the API server's cache. That is enough, because each write is
+    /// guarded by the resourceVersion of the object for which it was planned.
     pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -122,7 +123,7 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. A node with one of these names is read again when it was read longer ago than `max_age`.
+    /// Returns all nodes. The nodes with these names are read again when they were read longer ago than `max_age`.
     pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
@@ -152,7 +153,7 @@ impl NodeCache {
         state.note_of(node).map(|note| note.first_seen)
     }
 
-    /// Returns all nodes as they were seen last, however long ago. No call is made. `None` before the first list.
+    /// Returns all nodes of the last read, however old that read is. No call is made. `None` when no list was read yet.
     pub fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
@@ -174,7 +175,7 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns `None` when the node is not known, or when another node has its name.
+    /// Returns the note about the node. `None` when the node is not known, or when another node has its name.
     fn note_of(&self, node: &Node) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
@@ -218,7 +219,7 @@ impl State {
         self.agreed = Default::default();
     }
 
-    /// Reads the table, and reads whole the nodes that changed.
+    /// Reads the table of nodes, and then reads those nodes whole whose rows changed.
     fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
         let asked = clock::now();
         let mut print = self.agreed[detail as usize];
@@ -252,7 +253,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes whose rows in the table differ from the known nodes.
+    /// Returns the names of the nodes whose rows in the table of nodes differ from the known nodes.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
@@ -270,7 +271,8 @@ impl State {
         changed
     }
 
-    /// Reads these nodes whole. A node that can't be read stays as it is known, and counts as changed at the next poll.
+    /// Reads these nodes whole. When a node can't be read, its last known state is kept, and the next poll reads
+    /// the node again.
     fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);

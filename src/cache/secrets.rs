@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many Secrets of one namespace are kept, and how many Secrets in all. A Secret may have 130 kB of PEM, and
-/// mostly has 6 kB.
+/// The largest number of Secrets of one namespace that are kept, and of all Secrets. A Secret may have 130 kB of PEM,
+/// and usually has 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
@@ -33,11 +33,11 @@ struct Known {
 /// The moment at which a Secret was checked last, and what the Secret held.
 type Checked = (Instant, Held);
 
-/// The content of a Secret. The error tells people why the Secret can't be used.
+/// The content of a Secret. The error is a text that says why the Secret can't be used.
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Does what `Apis::tls_secrets` says.
+    /// Implements `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
         kube: &kube::Client,
@@ -68,7 +68,7 @@ impl Secrets {
         Ok(all)
     }
 
-    /// Forgets all other Secrets.
+    /// Forgets all Secrets except those with these names.
     pub(super) fn keep(&self, names: &BTreeSet<Name>) {
         let mut known = heartbeat::turn(&self.known);
         let Known { usable, others } = &mut *known;
@@ -107,14 +107,14 @@ impl Known {
     }
 }
 
-/// Returns the pair of certificate and key, or why the pair can't be used at this time.
+/// Returns the certificate and the key of a Secret that was read, or why they can't be used at the present time.
 fn shown(held: &Held) -> TlsSecret {
     let held = held.as_ref().map_err(Clone::clone);
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Whether one more Secret of this namespace may be stored. When all places are taken, the namespace takes one from the
-/// namespace with the most places, until both have equally many.
+/// Returns whether one more Secret of this namespace may be stored. When all places are taken, this function frees a
+/// place of the namespace with the most places, until both namespaces have equally many.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

@@ -13,8 +13,8 @@ pub type Instances = View<Vec<Instance>>;
 pub struct AllServers {
     pub cloud: Result<Instances, provider::Error>,
     pub dedicated: Result<Instances, provider::Error>,
-    /// The servers that were read again by name and replaced in an older list of cloud servers. `None` means that the
-    /// list was read as a whole.
+    /// The servers that were read again by name, and replaced in an older list of cloud servers. `None` means that the
+    /// whole list was read at once.
     pub(super) named: Option<HashSet<InstanceId>>,
 }
 
@@ -23,7 +23,7 @@ pub struct AllServers {
 pub struct ServerNeeds {
     /// The longest time that may have passed since the list of cloud servers was answered.
     pub max_age: Duration,
-    /// The moment since which the list of cloud servers must have been requested.
+    /// The list of cloud servers must have been requested at this moment or later.
     pub since: Option<Instant>,
     /// The moment since which the list of dedicated servers must have been requested. The greatest age of that list
     /// is a separate setting.
@@ -31,7 +31,7 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// The cloud servers that the last read of the list must have included.
+/// The cloud servers that the last read must have covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

@@ -10,7 +10,8 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The begin of a common grid on which the waits end. `None` means that waits are not moved to a grid.
+    /// The start of a grid that all objects share, on whose points the waits end. `None` means that waits are not moved
+    /// to a grid.
     grid: Option<Instant>,
     /// The factor by which the waits are multiplied.
     pub(super) stretch: f64,
@@ -70,8 +71,8 @@ impl Backoff {
     }
 }
 
-/// Returns the next moment on a grid that is as wide as half the wait. Objects that wait equally long come back
-/// together, and share what has to be read for them.
+/// Moves the time of a try to the next point of a grid that is as wide as half the wait. Objects with equal waits are
+/// then tried together, and share what has to be read for them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

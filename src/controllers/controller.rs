@@ -20,8 +20,8 @@ pub trait Controller: Send {
     /// Returns the time between the ends of two ticks.
     fn interval(&self) -> Duration;
 
-    /// Makes one pass over everything that is due. What is unfinished afterwards (`Progress::Unfinished`) continues in
-    /// the next tick.
+    /// Makes one pass over everything that is due. Work that is unfinished after the pass (`Progress::Unfinished`)
+    /// continues in the next tick.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
     /// Does the work of a tick up to its first write. Returns the changes that a tick would make now.
@@ -59,7 +59,7 @@ pub enum Selection {
     Due,
     /// All objects, due or not.
     All,
-    /// The objects with these names, due or not.
+    /// The objects with these names, whether they are due or not.
     Names(BTreeSet<String>),
 }
 
@@ -69,7 +69,7 @@ impl Selection {
         !matches!(self, Selection::Names(_))
     }
 
-    /// Whether a person asked for the selection, so that nothing is put off.
+    /// Whether a person asked for these objects, so that no work on them is put off.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due
     }

@@ -40,8 +40,8 @@ const PUT_OFF_AT_MOST: u32 = 8;
 /// The number of questions in a row without an answer after which executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest part of a wait, by the machine's time. Waits are cut so that the end of the process does not wait
-/// for an action.
+/// The longest part of a wait, in the machine's time. Long waits are cut into such parts, so that the process can end
+/// without waiting for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An executor may be kept from one tick to the next.
@@ -62,7 +62,8 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// The subject for which the changes are made.
     pub(super) subject: T,
-    /// The payer of the calls, whose share stops the execution when it is used up. `None` means that nobody pays.
+    /// The payer of the calls. The execution stops when the share of the payer is used up. `None` means that the calls
+    /// are charged to nobody.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -87,7 +88,7 @@ struct NextChange {
 pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that were refused and did not keep the others from being made.
+    /// The errors of changes that the cloud refused, although the execution went on with its other changes.
     pub(super) refused: Vec<Error>,
     /// Whether a target that was to be added was refused.
     is_target_refused: bool,
@@ -101,11 +102,12 @@ pub(super) struct ExecutionResult {
 pub(super) enum End {
     /// All changes were made, except those that were refused.
     AllMade,
-    /// The rest was dropped, and a new plan is needed, because what the plan rests on may have changed. The value is
-    /// the load balancer as the answer to its creation showed it, or `None` when that answer did not show it.
+    /// The other changes were dropped, and a new plan is needed, because the state on which the plan rests may have
+    /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
+    /// no such snapshot.
     PlanAgain(Option<Arc<dyn Snapshot>>),
-    /// The rest was dropped, and a new plan is needed. The text names the change that was not made for that
-    /// reason, for people.
+    /// The other changes were dropped, and a new plan is needed. For messages, the text names the change that could not
+    /// be made because the state had changed.
     Overtaken(String),
     /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
     /// newer lists may be without that part.
@@ -122,7 +124,7 @@ struct Running {
     asked: Option<Instant>,
     /// The time from the last question to the next one.
     pause: Duration,
-    /// The entry that shows a person what is waited for.
+    /// The entry by which a person can see what the process waits for.
     _waiting: Waiting,
 }
 
@@ -239,8 +241,8 @@ impl<T> Executor<T> {
             self.abandon(ErrorKind::Unavailable, &why, |execution| {
                 execution.is_late(LONGEST_ACTION, now)
             });
-            // An executor that may not ask only waits for answers. It does not wait for the time of its next question,
-            // because that wait would end at once when the question is due.
+            // An executor that may not ask about actions only waits for answers. It does not wait for the time of its
+            // next question, because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -369,7 +371,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Charges each execution for its part of a question about these actions.
+    /// Charges each execution for its part of the calls that asked about these actions.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -439,7 +441,8 @@ impl<T> Execution<T> {
         }
     }
 
-    /// Whether a change of the execution was sent and was not answered "busy".
+    /// Whether a change of the execution is being sent, runs in the cloud or was made. A change that was answered
+    /// "busy" does not count.
     fn has_begun(&self) -> bool {
         self.is_in_flight || !self.running.is_empty() || !self.result.made.is_empty()
     }
@@ -462,7 +465,7 @@ impl<T> Execution<T> {
         self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
     }
 
-    /// Whether the next change could be sent, although others may be running.
+    /// Whether the next change could be sent now, although actions of earlier changes may still run.
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
@@ -475,7 +478,8 @@ impl<T> Execution<T> {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action was still running when it was asked about, and started longer ago than `longest`.
+    /// Whether an action started longer ago than `longest`, and was still running when the cloud was last
+    /// asked about it.
     fn is_late(&self, longest: Duration, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight

@@ -20,7 +20,8 @@ pub fn is_uninitialized(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. Another node may have that server: see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names. That server may belong to another
+/// node, see [`Claims::server_of`].
 pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
@@ -78,8 +79,8 @@ impl<'a> Claims<'a> {
         self.several.get(&id).map(Vec::as_slice).or_else(first).unwrap_or_default()
     }
 
-    /// Returns the node that has this server. Returns `None` when several new nodes name the server, because the node
-    /// controller decides which of them is initialised.
+    /// Returns the node to which this server belongs. Returns `None` when several new nodes name the server, because
+    /// the node controller decides which of these nodes is initialised.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a Node> {
         keeper(self.of(id), None)
     }
@@ -121,7 +122,7 @@ pub enum Outcome<'a> {
     Gone(InstanceId),
     /// The API that may know the server did not answer, so nothing may be concluded.
     Unclear(&'a Error),
-    /// The node belongs to another cloud, so it is not ours to touch.
+    /// The node belongs to another cloud, so this controller does not change it.
     Foreign,
     /// The provider ID has our prefix, but no ID that can be looked up. The text says why.
     Unknown(String),
@@ -335,8 +336,8 @@ impl<'a> Index<'a> {
         };
         let looked_through = match self.servers.iter().next() {
             None => "; the project has no servers at all: is the token another project's?",
-            // The message has no count, because a message that changes with every server would be a new
-            // event each time.
+            // The message does not say how many servers there are, because a message that changes with every server
+            // would be a new event each time.
             _ => "",
         };
         let name = node.name();
@@ -425,7 +426,7 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
 }
 
 impl MatchedBy {
-    /// Returns the word that is used in the output for programs.
+    /// Returns the word that stands for this value in JSON output.
     pub fn word(&self) -> &'static str {
         match self {
             MatchedBy::ProviderId => "providerID",

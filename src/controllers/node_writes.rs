@@ -40,7 +40,8 @@ pub enum NodeChange {
         annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
-        /// The taints that remain. Writing them removes the taint `uninitialized`.
+        /// The taints that the node has after the write. The taint `uninitialized` is not among them, so the
+        /// write removes it.
         #[serde(skip_serializing_if = "Option::is_none")]
         taints: Option<Vec<Taint>>,
         #[serde(skip)]
@@ -57,7 +58,7 @@ pub enum NodeChange {
 }
 
 impl NodeChange {
-    /// Whether the node counts as initialised after this change.
+    /// Whether the change removes the taint `uninitialized`, so that the node counts as initialised.
     pub(super) fn removes_taint(&self) -> bool {
         matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
     }
@@ -116,7 +117,7 @@ impl NodeChange {
     }
 }
 
-/// Returns the status of a condition in the words of Kubernetes.
+/// Returns the status of a condition as the text that Kubernetes uses.
 pub(super) fn status(is_so: bool) -> &'static str {
     if is_so { "True" } else { "False" }
 }
@@ -235,8 +236,8 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
 }
 
 /// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
-/// first write. `replan` plans for the node as it is now. When it returns an error, which says why there is no plan,
-/// nothing more is written.
+/// first write. `replan` plans for the node as it is now. When `replan` returns an error, which says why there is no
+/// plan, no further write is made.
 pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
     apis: &Apis,
     controller: &'static str,

@@ -35,7 +35,7 @@ impl<W: Write> Plan<W> {
         self.findings.iter().chain(&self.obstacle)
     }
 
-    /// Returns the plan in words, for `--dry-run` and `inspect`.
+    /// Returns the plan as text, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
         let changes = self.changes.iter().map(Write::description).collect();
         Proposal::new(&self.object, changes, self.obstacle.as_ref())

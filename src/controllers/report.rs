@@ -47,9 +47,9 @@ pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &pr
 /// How many findings of one object are reported at once. The others are only counted.
 const FINDINGS_AT_MOST: usize = 10;
 
-/// Reports findings about an object as a log line, and as an event where the reason has one. Each finding is reported
-/// once, and again after ten minutes while it lasts. When there are many, the first ones are reported, failures before
-/// others, together with the number of the rest.
+/// Reports findings about an object as a log line, and as an event when the reason has events. Each finding is reported
+/// once, and again after ten minutes while it lasts. When there are many findings, the first ones are reported,
+/// failures before others, and the rest are only counted.
 pub fn publish(
     apis: &Apis,
     controller: &'static str,
@@ -119,7 +119,7 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
     }
 }
 
-/// Returns the message of the event, without the number of the failed call, so that the same trouble is reported once.
+/// Returns the message of the event, without the ID of the failed call, so that the same trouble is reported only once.
 fn event_message(finding: &Finding) -> String {
     let text = finding.text();
     let message = without_correlations(&text);

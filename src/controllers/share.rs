@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// for all programs.
 const AT_ONCE: u32 = 900;
 
-/// The time in which one call comes back, which is 900 calls an hour.
+/// The time after which a share gets one call back, which makes 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The part of a share up to which the reads of one plan are taken into account. Without this limit, a project of many
@@ -26,7 +26,7 @@ struct Bucket {
     /// How many calls are left. The number is below zero after calls that were under way when the share was used up.
     left: f64,
     at: Instant,
-    /// How many calls the reads for the last plan took.
+    /// How many calls were made to read the data for the last plan.
     reads: f64,
 }
 
@@ -35,7 +35,7 @@ struct Bucket {
 pub(super) struct Payer {
     pub(super) share: Arc<Share>,
     /// Whether the execution stops when the share is used up. The execution for an object of another namespace goes on,
-    /// because that namespace has changed nothing.
+    /// because that namespace has not caused the change.
     pub(super) can_stop: bool,
 }
 

@@ -108,7 +108,7 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 struct Pace {
     /// The moment when the pace was set. Until then the program's time and the machine's time were the same.
     begun: Instant,
-    /// How many seconds of the machine a second of the program lasts.
+    /// How many seconds pass on the machine in one second of the program's time.
     factor: f64,
 }
 
@@ -125,7 +125,7 @@ pub fn quicken(factor: f64) {
     debug_assert!(pace.factor == factor, "a process has one factor");
 }
 
-/// Returns how many seconds of the machine a second of the program lasts for the calling thread.
+/// Returns how many seconds pass on the machine in one second of the program's time, for the calling thread.
 fn factor() -> f64 {
     let pace = PACE.get().filter(|_| !is_simulated());
     pace.map_or(1.0, |pace| pace.factor)
@@ -149,8 +149,8 @@ pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// Returns how long the machine has taken since this moment: for people, for metrics, and for comparisons
-/// with the wall clock.
+/// Returns how much time has passed on the machine since this moment. The result is for display, for metrics, and for
+/// comparisons with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }

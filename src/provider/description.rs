@@ -9,7 +9,7 @@ pub trait Write {
     /// Returns one word for the metrics, e.g. `set_addresses`.
     fn word(&self) -> &'static str;
 
-    /// Returns the write in words, for people.
+    /// Returns the write in words, for messages.
     fn description(&self) -> Description;
 
     /// Returns the write as programs read it: `{"change": "add_target", …}`.

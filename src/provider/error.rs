@@ -58,7 +58,7 @@ pub enum ErrorKind {
 /// The text that precedes the cloud's own ID of a failed call in messages.
 pub const CORRELATION: &str = ", correlation ";
 
-/// Returns the message without the numbers of calls. The numbers differ each time, although the problem is the same.
+/// Returns the message without the IDs of calls. These IDs differ each time, although the problem is the same.
 pub fn without_correlations(message: &str) -> String {
     let mut parts = message.split(CORRELATION);
     let mut stable = parts.next().unwrap_or_default().to_owned();

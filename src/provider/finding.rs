@@ -70,8 +70,7 @@ macro_rules! reasons {
             /// All reasons with the headings of the table.
             const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the row of the table: the name as it stands in an event, the meaning with the
-            /// fix, and the rules.
+            /// Returns the name of the reason in events, its meaning with the fix, and its traits.
             fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*

@@ -5,7 +5,7 @@
 /// a write are sent. The daemon's gate checks the Lease, a dry run's gate refuses every write, and a test's gate
 /// counts the writes.
 pub trait Gate: Send + Sync {
-    /// Checks whether a write may start now. `what` names the write for people, e.g. `PATCH /api/v1/nodes/worker-1`.
+    /// Checks whether a write may start now. `what` names the write in messages, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
     /// Checks whether a write that belongs to the end of this process may start: an event about what was done, or the

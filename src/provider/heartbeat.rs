@@ -23,8 +23,8 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Makes this heartbeat the calling thread's heartbeat, which [`beat`] updates. The heartbeat is dropped when the
-/// thread ends, so that a watcher with a `Weak` reference notices the end.
+/// Makes this heartbeat that of the calling thread, so that [`beat`] updates it. When the thread ends, the heartbeat is
+/// dropped, so that a watcher with a `Weak` reference notices the end.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }

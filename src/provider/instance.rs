@@ -15,20 +15,20 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The servers that nodes run on. The methods that read are about cloud servers. For
 /// dedicated servers, see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers: a complete list, or an error. A call with `Urgency::CanWait` may be refused to save
+    /// Returns all cloud servers. An incomplete list is an error. A call with `Urgency::CanWait` may be refused to save
     /// the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
-    /// Returns the cloud server with this number as it is now. The error is `ErrorKind::NotFound` only when the cloud
+    /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
     /// itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<Instance, Error>;
 
-    /// Returns the cloud servers with this name as they are now: a complete list, or an error.
+    /// Returns the cloud servers with this name as they are now. An incomplete list is an error.
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
 
-    /// Returns the servers of these numbers that exist, and maybe others. A server that is not in the answer did not
-    /// exist at some moment during this call. `place` tells how many servers have a lower number, as far as is known,
-    /// so that few calls find the servers in a long list.
+    /// Returns the servers with these IDs that exist, and maybe others. A server that is not in the answer did not
+    /// exist at some moment during this call. `place` returns how many servers have a lower ID, as far as is known, so
+    /// that few calls find the servers in a long list.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -56,7 +56,7 @@ pub trait Instances: Send + Sync {
 /// Dedicated servers. They are listed by an API of their own, with its own credentials, its own budget
 /// and its own outages.
 pub trait Dedicated: Send + Sync {
-    /// Returns all servers that the credentials show: a complete list, or an error.
+    /// Returns all servers that the credentials show. An incomplete list is an error.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
     /// Checks whether the server exists. The error is `ErrorKind::NotFound` only when the API itself says
@@ -82,20 +82,20 @@ pub trait Dedicated: Send + Sync {
 pub enum ProviderId {
     /// The provider ID of a server of this cloud.
     Ours(InstanceId),
-    /// A provider ID with the prefix of another cloud. The node is not ours to change.
+    /// A provider ID with the prefix of another cloud. This controller does not change the node.
     Foreign,
     /// A provider ID with our prefix, but without an ID that can be looked up. The text is the reason. A node with such
     /// a provider ID is never deleted, tainted, relabelled or routed.
     Unknown(String),
 }
 
-/// The number of a server, and the API that it belongs to, because the same number may exist in both APIs.
+/// The ID of a server, and the API to which the ID belongs, because the same ID may exist in both APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum InstanceId {
-    /// The number of a cloud server. The cloud never uses a number twice.
+    /// The ID of a cloud server. The cloud never uses an ID twice.
     Cloud(u64),
-    /// The number of a dedicated server.
+    /// The ID of a dedicated server.
     Dedicated(u64),
 }
 
@@ -135,14 +135,14 @@ pub struct Instance {
 /// The addresses of a server in one private network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PrivateAddress {
-    /// The number of the network.
+    /// The ID of the network.
     pub network: u64,
     pub ip: IpAddr,
     /// More addresses of the server in the same network.
     pub aliases: Vec<IpAddr>,
 }
 
-/// What a node on a server should have, each value with its source.
+/// The values that a node on a server should have, each value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
@@ -201,7 +201,7 @@ impl InstanceId {
         }
     }
 
-    /// Returns the number of a cloud server, or `None` for a dedicated server.
+    /// Returns the ID of a cloud server, or `None` for a dedicated server.
     pub fn cloud(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(number) => Some(number),
@@ -209,7 +209,7 @@ impl InstanceId {
         }
     }
 
-    /// Returns the number of a dedicated server, or `None` for a cloud server.
+    /// Returns the ID of a dedicated server, or `None` for a cloud server.
     pub fn dedicated(self) -> Option<u64> {
         match self {
             InstanceId::Cloud(_) => None,
@@ -248,8 +248,8 @@ impl<'a> Servers<'a> {
         lists.into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that should have listed this server. When there is such an error, it is not known
-    /// whether a server that is not listed exists.
+    /// Returns the error of the API that should have listed this server. When there is such an error, a server that is
+    /// not listed may still exist.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),

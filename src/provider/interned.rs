@@ -22,7 +22,7 @@ const SWEEP_AT_LEAST: usize = 1024;
 #[derive(Default)]
 struct Pool {
     strings: HashSet<Arc<str>>,
-    /// The number of strings at which the pool next drops the unused ones.
+    /// The pool drops its unused strings when it has this many strings.
     sweep_at: usize,
 }
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Actions {
-    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need: a complete
-    /// snapshot, or an error.
+    /// Returns a snapshot of all load balancers, and of everything else that plans for these Services need. An
+    /// incomplete snapshot is an error.
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
     /// Returns the key of the Service's group. Services with the same key use one load balancer together. `None` when
@@ -30,7 +30,7 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns the names of the Secrets whose certificates the Service's ports must show. Pure.
+    /// Returns the names of the TLS Secrets whose certificates the ports of the Service must serve. Pure.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
     /// Returns the changes that delete unused certificates. These are certificates that were uploaded from Secrets,
@@ -44,13 +44,13 @@ pub trait LoadBalancers: Actions {
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
     /// Returns the objects that were made for Services of this cluster which do not exist any more, and that are kept.
-    /// For people. Asks the cloud.
+    /// The result is for display. Makes a call to the cloud.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
     /// Returns why this health check of a port of the Service fails although the server runs. Pure.
     fn cause(&self, health: &Health, service: &Service) -> Cause;
 
-    /// Returns the current usage of a load balancer, for people. Asks the cloud.
+    /// Returns the current usage of a load balancer, for display only. Makes a call to the cloud.
     fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
 
@@ -112,11 +112,11 @@ pub trait Snapshot: Send + Sync {
     /// Returns each load balancer of another owner that, by its label, allows Services to use it. Pure.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns how each load balancer of these Services is used, and what its health checks say. Pure.
+    /// Returns how each load balancer of these Services is used, and the results of its health checks. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// Returns the certificates that ports of these Services' load balancers show. `None` when certificates
-    /// were not read. Pure.
+    /// Returns the certificates that the ports of these Services' load balancers serve. `None` when certificates were
+    /// not read. Pure.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer that carries the UID of a Service, of any cluster, with the Service or group that its
@@ -140,8 +140,8 @@ pub struct Needs {
     /// All servers. The plan may add targets or change how they are reached, or remove some
     /// targets because of [`OfferedNode::reach`].
     pub servers: bool,
-    /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt something that no other Service owns,
-    /// or leave something because another Service owns it.
+    /// All Services of the cluster, see [`Cluster::service_uids`]. The plan may adopt an object that no other Service
+    /// owns, or leave an object because another Service owns it.
     pub services: bool,
     /// The answer whether the project has a server of the cluster's nodes. It is needed when no load balancer with the
     /// Service's UID, or with the label of its group, was found.
@@ -223,8 +223,8 @@ pub struct LoadBalancerPlan {
     pub carries_uid: bool,
     /// Every field with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings for people. A part of the Service that is refused has its finding here too, while the rest of the
-    /// Service is synced.
+    /// The findings to report. When a part of the Service is refused, this list has the finding about that part, and
+    /// the rest of the Service is synced.
     pub findings: Vec<Finding>,
     /// The Service's status after the changes. `None` when the status stays as it is. When the Service needs no load
     /// balancer any more, and labels of an external load balancer say that it has ports there, this status is empty and
@@ -247,7 +247,7 @@ pub enum Outcome {
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is done, because the management of the load balancer has ended. The Service gets no finalizer.
     Released,
-    /// The Service has no load balancer, and none is made now. A finding says why.
+    /// The Service has no load balancer, and none is created now. A finding gives the reason.
     Waiting,
     /// The changes in their order. Each is made after the actions of the changes before it have ended, unless it may
     /// follow at once. Without changes the load balancer is as it should be.
@@ -265,8 +265,8 @@ pub enum Then {
     Again,
     /// The changes that take the Service off load balancers that do not serve it.
     Leave(Vec<Box<dyn Change>>),
-    /// The changes that take the Service off the load balancers that serve it until these changes are made. When the
-    /// list is empty, the new load balancer can't serve the Service yet.
+    /// The changes that take the Service off its present load balancers, which serve the Service until these changes
+    /// are made. When the list is empty, the new load balancer can't serve the Service yet.
     Move(Vec<Box<dyn Change>>),
 }
 
@@ -277,7 +277,7 @@ impl Default for Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome with these changes and nothing after them.
+    /// Returns the outcome with these changes, after which nothing follows.
     pub fn of(changes: Vec<Box<dyn Change>>) -> Outcome {
         let then = Then::Done;
         Outcome::Change { changes, then }
@@ -296,8 +296,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the changes that take the Service off load balancers. They are made last, after all other changes are
-    /// made and the Service's status is written.
+    /// Returns the changes that take the Service off load balancers. They are made after all other changes, and after
+    /// the Service's status is written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             Outcome::Change { then, .. } => then.leaves(),
@@ -340,7 +340,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the Service is planned again soon, although nothing failed.
+    /// Whether the Service must be planned again soon, although nothing failed.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, Outcome::Change { then, .. } if !matches!(then, Then::Done))
     }
@@ -350,7 +350,8 @@ impl Outcome {
         self.changes().is_empty() && matches!(self, Outcome::Change { then: Then::Done, .. })
     }
 
-    /// Whether another load balancer serves the Service until the plan is finished.
+    /// Whether the Service moves to another load balancer. Until the plan is finished, the previous load balancer
+    /// serves the Service.
     pub fn moves(&self) -> bool {
         matches!(self, Outcome::Change { then: Then::Move(_), .. })
     }
@@ -452,7 +453,7 @@ pub struct Kept {
     pub addresses: Vec<std::net::IpAddr>,
 }
 
-/// A load balancer, for people.
+/// A load balancer, as commands display it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {
@@ -512,10 +513,11 @@ pub struct ShownCertificate {
     pub id: u64,
     pub name: String,
     pub ports: Vec<u16>,
-    /// The time when the certificate expires. `None` means that the cloud does not say it.
+    /// The time when the certificate expires. `None` when the cloud does not give this time.
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
-    /// The Secret that the certificate was uploaded from, as its label says: `namespace.name`, which may be cut.
+    /// The Secret from which the certificate was uploaded, as `namespace.name`. The value comes from the certificate's
+    /// label, and may be cut there.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
@@ -586,7 +588,7 @@ pub struct Health {
     pub cause: Option<Cause>,
 }
 
-/// The cause why a target gets no traffic, for people.
+/// The cause why a target gets no traffic, as commands display it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     #[serde(skip)]
@@ -638,7 +640,7 @@ pub struct Orphan {
     pub stays: Option<String>,
 }
 
-/// The result of a change.
+/// The result of one attempt to make a change.
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
@@ -656,12 +658,12 @@ pub enum Applied {
     Overtaken,
 }
 
-/// The number of an action that runs in the cloud.
+/// The ID of an action that runs in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns where the certificate comes from, for people.
+    /// Returns where the certificate comes from, as a text for display.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),

@@ -101,7 +101,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// Returns what `doctor` reports about the access to the cloud. When `asks` is true, the provider may call the API
-    /// to find this out. Otherwise the result is based on earlier answers of the API.
+    /// to find this out. When `asks` is false, the result is based on earlier answers of the API.
     fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
@@ -134,7 +134,7 @@ pub struct Checkup {
     /// How many seconds the API's clock is ahead of this machine's clock. A difference of a second or two
     /// comes from the network.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, for people. `None` when they name no network.
+    /// The private network that the settings name, for display. `None` when the settings name no network.
     pub network: Option<Result<String, Error>>,
     /// Whether the routes of the private network are exposed to dedicated servers. `None` when this is not known, or
     /// when no dedicated servers are connected to the network.
@@ -157,7 +157,8 @@ pub enum Permission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     Yes,
-    /// The machine is not attached. The text lists the networks that it is attached to, for people.
+    /// The machine is not attached to the network. The text lists the networks to which the machine is
+    /// attached, for display.
     No(String),
     /// It is not known whether the machine is attached. The text is the reason.
     Unknown(String),

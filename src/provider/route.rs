@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 
 /// The private network that a cloud's nodes are in. The network has only IPv4.
 pub trait Routes: Actions {
-    /// Returns the network with all of its routes: a complete list, or an error.
+    /// Returns the network with all of its routes. An incomplete list is an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
     /// Returns the write that makes this change. The write adds or deletes exactly this route. To delete a route that
@@ -49,7 +49,7 @@ pub struct Route {
 pub struct RouteChange {
     pub kind: RouteChangeKind,
     pub route: Route,
-    /// The node whose pods the route is for, or on whose server the route ends. `None` when no node is concerned.
+    /// The node for whose pods the route is, or on whose server the route ends. `None` when the route concerns no node.
     pub node: Option<String>,
     pub why: &'static str,
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A Service that wants a load balancer, or wanted one.
+/// A Service that needs a load balancer, or had needed one earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Service {
     pub namespace: String,
@@ -19,8 +19,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// The number of unknown annotations that are not in `annotations`. That map holds only the first unknown
-    /// annotations, with empty values.
+    /// How many unknown annotations are not in `annotations`. That map holds only the first unknown annotations,
+    /// with empty values.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -45,7 +45,7 @@ pub enum AnnotationKind {
     Known,
     /// The annotation has our prefix, but no such annotation exists. Its name is reported.
     Unknown,
-    /// The annotation belongs to others, and nothing of it is read.
+    /// The annotation belongs to other programs, and this controller does not read its value.
     Foreign,
 }
 
@@ -88,14 +88,14 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
-    /// The entry of the node's server in the cloud's list of servers.
+    /// How the node's server appears in the cloud's list of servers.
     pub reach: Reach,
     /// The public address of a dedicated server. `None` when the server has no such address, or when it is not known
     /// because credentials are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
-/// The entry of one server in the cloud's list of servers.
+/// How one server appears in the cloud's list of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// No list of servers was read.
@@ -110,7 +110,7 @@ pub enum Reach {
     /// The server exists. It can be reached by its public IPv4 address, if any, and by its addresses in these networks.
     By {
         has_public_ipv4: bool,
-        /// The numbers of the private networks in which the server has an address.
+        /// The IDs of the private networks in which the server has an address.
         networks: Vec<u64>,
     },
 }
@@ -131,7 +131,7 @@ pub struct TlsPair {
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct PrivateKey(String);
 
-/// The content of a Secret of type `kubernetes.io/tls`. The error says why it can't be used, for people.
+/// The content of a Secret of type `kubernetes.io/tls`. The error is a text that says why the Secret can't be used.
 pub type TlsSecret = Result<Arc<TlsPair>, String>;
 
 /// Secrets of type `kubernetes.io/tls`, by namespace and name. A Secret that was not read is missing.
@@ -146,11 +146,11 @@ pub struct Cluster {
     /// Other UIDs that the Service `default/kubernetes` had earlier. Objects that were made under one of these UIDs
     /// belong to this cluster.
     pub former_uids: Vec<String>,
-    /// `--cluster-name`, for people only.
+    /// The value of `--cluster-name`, which only people read.
     pub name: String,
     /// The UIDs of all Services of the cluster, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services whose ports on a shared load balancer stay as they are, by UID.
+    /// The Services whose ports on a shared load balancer must not be changed, by UID.
     pub untouched: HashMap<String, UntouchedService>,
     /// The Services that use load balancers together.
     pub groups: Groups,
@@ -180,13 +180,13 @@ pub struct UntouchedService {
     pub is_unread: bool,
 }
 
-/// The groups of Services that share load balancers, with an index by UID, so that a plan need not look
-/// at other groups.
+/// The groups of Services that share load balancers. An index by UID lets a plan find its group without a search
+/// through the other groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The Services of each group by the key of [`group`](super::LoadBalancers::group), the oldest Service first.
     by_key: HashMap<String, Vec<Service>>,
-    /// The key of the group and the place in the group, by the UID of a Service.
+    /// The key of the group of each Service, and the position of the Service in the group, by the UID of the Service.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
@@ -243,7 +243,7 @@ impl Cluster {
         all.map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    /// Whether the cluster is known by this UID.
+    /// Whether this UID is one of the cluster's UIDs.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The tasks of a scope. All of them end before the scope.
 pub struct Tasks<'scope, 'env, R> {
     place: Place<'scope, 'env, R>,
-    /// How many tasks were begun whose results are not fetched yet.
+    /// How many tasks have begun without their results having been fetched.
     open: Cell<usize>,
 }
 

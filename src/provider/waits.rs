@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are noted. Nothing is noted until [`note_waits`] is called, so that the threads of a daemon
-/// only read this flag.
+/// Whether waits are recorded. No wait is recorded until [`note_waits`] is called, so that the threads of a daemon only
+/// read this flag.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -16,7 +16,7 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The number of the wait, which no other wait of the process has.
+    /// The identifier of the wait, which is unique in the process.
     number: u64,
     /// What is waited for. For a call, the method and the URL.
     pub what: String,
@@ -28,7 +28,7 @@ pub struct Open {
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Notes waits from now on, so that [`longest_wait`] knows them.
+/// Starts the recording of waits, so that [`longest_wait`] can find them.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }

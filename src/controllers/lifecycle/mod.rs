@@ -108,7 +108,7 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, a look after every pause would take too many calls, so the pauses are stretched.
+        // In a large project, a read after every pause would take too many calls, so the pauses are stretched.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
@@ -116,7 +116,7 @@ impl LifecycleController {
             ..Report::default()
         };
         let guard = self.settings.deletion_guard;
-        // The facts of this tick stay valid. A server that was deleted does not come back, because its number is
+        // The facts of this tick stay valid. A server that was deleted does not come back, because its ID is
         // never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
         let write = |plan: &LifecyclePlan| {

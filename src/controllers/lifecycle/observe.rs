@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Up to this many nodes that are not ready, the servers are read one by one, each once a minute.
+/// While at most this many nodes are not ready, their servers are read one by one, each once a minute.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must have to be a proof. A list of one server may be that of the server's own
@@ -69,7 +69,7 @@ pub(super) fn facts(
 enum CloudSource {
     /// Each server is read by itself.
     Each,
-    /// The pages of the list of all servers that hold the servers with these numbers. They are the servers of all nodes
+    /// The pages of the list of all servers that hold the servers with these IDs. They are the servers of all nodes
     /// that are not ready.
     Pages(BTreeSet<u64>),
     /// A list of all servers that is no older than this.
@@ -161,7 +161,7 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Dedicated(number);
             let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
-                // When the API does not know whether the server is off, the server counts as on, so that
+                // When the API does not say whether the server is off, the server is treated as on, so that
                 // nothing is done.
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),
@@ -187,9 +187,9 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about servers that were not found when they were read alone. A server counts as gone only when the
-    /// list of all servers does not hold it either, and is the list of the right account. A list with fewer servers
-    /// than `at_least` does not prove that the account is right.
+    /// Returns facts about servers that were not found by reads of single servers. A server counts as gone only when
+    /// `list` does not hold the server either, and when the list is that of the right account. A list with fewer than
+    /// `at_least` servers does not prove that the account is right.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

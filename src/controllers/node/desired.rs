@@ -33,8 +33,8 @@ pub(super) fn addresses(
     metadata: &Metadata,
 ) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
     let mut addresses = metadata.addresses.clone();
-    // Within each type, the addresses of the cluster's primary family come first. The family is that of the
-    // first pod range.
+    // Within each type, the addresses of the cluster's primary IP family come first. The first pod range of the node
+    // shows which family that is.
     if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
         let kinds: Vec<AddressKind> =
@@ -109,11 +109,11 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// The key of a label, or of the annotation about labels, and the wanted value. `None` means that the key is removed.
+/// The key of a label, or of the annotation about labels, and the desired value. `None` means that the key is removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
 /// Returns the labels that a node gets at its initialisation. Each topology value is set under both of its keys. A
-/// label of the provider's own is set when the node has no label with that key.
+/// label that the provider itself adds is set only when the node has no label with that key.
 pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<WantedLabel> {
     let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
@@ -172,7 +172,7 @@ pub(super) fn from_server(
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
     }
-    // `None` means that the server's value is not valid, and that the label of the node stays as it is.
+    // `None` means that the server's value is not valid, so that the label of the node stays as it is.
     let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (key, value) in &instance.labels {
         let (domain, name) = key.split_once('/').unwrap_or(("", key));
@@ -219,7 +219,8 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the labels that the annotation remembers. A pair that this controller can't have set is left out.
+/// Returns the labels that are listed in the annotation about labels. A pair that this controller can't have written
+/// is left out.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))

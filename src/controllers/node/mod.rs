@@ -115,8 +115,8 @@ impl NodeController {
         (report, plans)
     }
 
-    /// Makes one tick. `done` gets each plan as it was applied last, so that thousands of plans are not kept
-    /// for a tick.
+    /// Makes one tick. Calls `done` with each plan after the plan was applied for the last time, so that thousands of
+    /// plans are not kept in memory until the tick ends.
     fn tick_with(
         &mut self,
         apis: &Apis,
@@ -176,8 +176,8 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes are read after the cloud answered, because this read would be in vain if the cloud did not answer.
-        // The read is needed because the table of nodes shows no taints.
+        // The nodes are read only after the cloud answered, because this read would be in vain if the cloud did not
+        // answer. The read is needed because a poll of the nodes shows no taints.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -190,7 +190,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans rest on what was read last. They only tell what must be read for the plans that are applied.
+        // These plans rest on the data that were read last. They only show which data must be read for the plans
+        // that are applied.
         let index = observed.index(&*apis.provider);
         let plans =
             wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
@@ -337,7 +338,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns how old a list of servers may be on which a write rests.
+    /// Returns the greatest age that a list of servers may have when a write rests on the list.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
@@ -398,7 +399,7 @@ fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
 
 /// Counts the nodes in each state, for the metrics.
 fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
-    // The first state that fits counts.
+    // When several states fit a node, the first one is used.
     let state = |node: &Node| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -415,7 +416,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     }
 }
 
-/// The reason why a changed node is not planned again. The name may be that of another node by now, and the list of
-/// servers may not show the server of that node yet.
+/// The reason why a changed node is not planned again. By now, another node may have the name, and the old list of
+/// servers may not have that node's server.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";

@@ -29,9 +29,10 @@ pub struct NodePlan {
     /// The node for which the plan was made.
     pub node: Node,
     pub server: Server,
-    /// The addresses, each with its value, its wanted value, and the source of the wanted value.
+    /// The addresses, each with its present value, its desired value, and the source of the desired value.
     pub address_fields: Vec<Field>,
-    /// The labels, the provider ID and the taints, each with its value, its wanted value, and the source of that value.
+    /// The labels, the provider ID and the taints, each with its present value, its desired value, and the source of
+    /// the desired value.
     pub other_fields: Vec<Field>,
 }
 
@@ -73,8 +74,8 @@ impl Server {
     }
 }
 
-/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it has been
-/// not ready since before `overdue`.
+/// Plans for all nodes with all servers. A new node that no server matches is reported as left over when it became not
+/// ready before `overdue`.
 pub fn plan<'a, N: Borrow<Node>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -500,7 +501,8 @@ impl NodePlan {
         });
     }
 
-    /// Returns the labels and annotations that differ. Adds a field for each wanted label and annotation.
+    /// Returns the labels and annotations that differ from the desired ones. Adds a field for each desired
+    /// label and annotation.
     fn labels_to_set(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
@@ -564,7 +566,7 @@ pub fn join_anew(node: &Node) -> String {
     )
 }
 
-/// Returns a field for each wanted address, beside the address of the same type that it replaces, and then for each
+/// Returns a field for each desired address, beside the address of the same type that it replaces, and then for each
 /// address that is removed.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
     let mut left: Vec<&NodeAddress> =
@@ -594,7 +596,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// Returns the description of a write that changes those fields that differ.
+/// Returns the description of a write that changes the fields whose values differ.
 fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -36,7 +36,7 @@ pub struct RouteController {
     settings: Settings,
     schedule: Schedule,
     memory: Memory,
-    /// When routes were written last. What was read of the Network before that is too old.
+    /// When routes were written last. Data of the Network that were read before that time are too old.
     last_sync: Option<Instant>,
 }
 
@@ -110,8 +110,8 @@ impl RouteController {
         synced
     }
 
-    /// Compares what is due, by what was read last if that is young enough. If there is something to write, the routes
-    /// are synced by a new read of both APIs.
+    /// Compares the nodes that are due, using the data that were read last when these are young enough. When there is
+    /// something to write, the routes are synced with a new read of both APIs.
     fn compare(&mut self, apis: &Apis) -> Result<Report, Error> {
         let Some(due) = self.schedule.due(apis, &self.settings)? else {
             return Ok(Report::default());
@@ -139,8 +139,8 @@ impl RouteController {
         }
         let report = synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
-        // A failure with a finding can be fixed by an operator alone, so the next try is left to
-        // the next regular comparison.
+        // A failure with a finding can be fixed only by an operator, so the next try is made in the
+        // next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);

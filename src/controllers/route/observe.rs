@@ -42,7 +42,7 @@ pub(super) struct Observed {
     pub(super) complete: Instant,
 }
 
-/// How old the answers may be on which a plan rests.
+/// How old the API answers may be on which a plan rests, and how urgent the calls for them are.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -127,7 +127,7 @@ impl Settings {
 }
 
 impl Memory {
-    /// Notes the routes of a plan that was made for this network.
+    /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
     pub(super) fn note_routes(&mut self, plan: &Plan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
@@ -145,9 +145,9 @@ impl Memory {
     }
 }
 
-/// Returns the wanted route of a row, if the route is there or is about to be added. A route that only leads to
-/// the node's server does not count as the node's, because the list of servers may be old, and another server may
-/// have that address now.
+/// Returns the route that the node of a row needs, if that route exists or is about to be added. A route that only
+/// leads to the node's server is not returned, because the list of servers may be old, and another server may have
+/// that address now.
 fn of_node(row: &Row) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
     row.want.filter(|_| is_its)
@@ -159,11 +159,11 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time until it is seen that a node was replaced by another node with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes whose pods have no addresses yet are read again at a time.
+/// How many nodes whose pods have no addresses yet are read again in one comparison.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// The age up to which a node counts as new. By this age, kube-controller-manager or another program has given the node
-/// the addresses of its pods.
+/// The age up to which a node is treated as new. An older node has got the addresses of its pods from
+/// kube-controller-manager or another program.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
 /// The key under which the failures of a sync are remembered.
@@ -183,7 +183,7 @@ pub(super) struct Schedule {
 /// The nodes to be compared, and why.
 pub(super) struct Due {
     pub(super) nodes: Nodes,
-    /// Whether a node or an address of its server changed, or the last try failed. Otherwise it is time to compare.
+    /// Whether a node or an address of its server has changed, or the last try failed.
     pub(super) is_changed: bool,
     pub(super) is_time: bool,
 }
@@ -207,7 +207,7 @@ impl Schedule {
         let is_ours = |node: &Node| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No route is wanted, so none may be deleted either.
+            // No node needs a route, so no route may be deleted either.
             return Ok(None);
         }
         let is_time = self.compared.is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
@@ -243,8 +243,8 @@ impl Schedule {
     }
 }
 
-/// Reads new nodes again whose pods have no addresses yet. A node gets these addresses after it registers, and no table
-/// shows them. Old nodes may never get any, so they are not read again.
+/// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration, and
+/// no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
 fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
     let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
     let is_lacking = |node: &&Arc<Node>| {

@@ -38,7 +38,7 @@ pub struct Inputs<'a> {
 struct DesiredRoutes<'a> {
     node: &'a Arc<Node>,
     server: InstanceId,
-    /// The name of another node that has this server. This node gets no route that is not there yet.
+    /// The name of another node to which this server belongs. No missing route is added for this node.
     kept_by: Option<String>,
     /// Whether the list of servers has the server.
     has_server: bool,
@@ -51,7 +51,7 @@ struct DesiredRoutes<'a> {
     /// Whether the pod ranges are there and were understood. Until then, it is not known which of the routes to the
     /// node's server are the node's own.
     is_settled: bool,
-    /// Whether some pods have IPv6 addresses, which the network does not know.
+    /// Whether some pods have IPv6 addresses, for which the network has no routes.
     has_ipv6: bool,
     /// The reason why one of the routes can't be made.
     obstacle: Option<String>,
@@ -102,14 +102,14 @@ struct Planner<'a> {
     inputs: &'a Inputs<'a>,
     /// The servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
-    /// The wanted routes of the nodes with a provider ID of ours, sorted by name.
+    /// The routes that the nodes with a provider ID of ours need, sorted by the names of the nodes.
     desired: Vec<DesiredRoutes<'a>>,
     /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
     /// unchanged, whoever owns it.
     foreign: Vec<(Ipv4Net, &'a str)>,
     /// The nodes on dedicated servers. The Network takes no route to a machine behind a vSwitch.
     dedicated: Vec<&'a str>,
-    /// The wanted routes that can be made, with the index of the node in `desired`.
+    /// The needed routes that can be made, each with the index in `desired` of the node that needs the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether one of our servers is the gateway of a wanted route, so that the nodes, the servers and the network
     /// belong together. Otherwise nothing may be deleted, because the routes may be another cluster's.
@@ -275,8 +275,8 @@ impl<'a> Planner<'a> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
     }
 
-    /// Returns the node whose provider ID names this server. When there are several, the node that has the
-    /// server is returned.
+    /// Returns the node whose provider ID names this server. When several nodes name the server, the node to which the
+    /// server belongs is returned.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
@@ -305,8 +305,8 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // A single node needs no routes, so these routes are not those of a working cluster when they all lead to one
-        // server. They are left from before, and give way once a route of another node is there.
+        // A single node needs no routes. When these routes all lead to one server, they are therefore not those of a
+        // working cluster. They are left from before, and give way once a route of another node exists.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -384,19 +384,19 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node wanted this route earlier, and no node wants it now. Which server has the gateway's address
-            // now does not matter.
+            // A node wanted this route in an earlier comparison, and no node wants it now. It does not matter which
+            // server has the address of the gateway now.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
-    /// Adds a row for each route that is wanted and not there. A route is added only while the network has room.
+    /// Adds a row for each route that is needed and does not exist. A route is added only while the network has room.
     fn add_missing(&mut self, rows: &mut Vec<Row>) {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route to another owner's server is not the node's, so the node's own route is missing.
+        // A route to a server of another owner is not the node's route, so the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -443,8 +443,9 @@ impl<'a> Planner<'a> {
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
-            // The node is marked when the condition that a route controller set is not true any more, or when the node
-            // has waited for long. A short run with another kubeconfig therefore marks no node.
+            // The node is marked as unavailable when it was marked before, when the doubt has lasted for long, or when
+            // a route controller said earlier that it made the node's route and added routes can't end the doubt. A
+            // short run with another kubeconfig therefore marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

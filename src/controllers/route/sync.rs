@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 /// How many plans one sync makes, which is enough for a hundred deletions. The rest is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// How old a plan may be by which a route is added. If the node that wants the route was deleted since, the route leads
-/// nowhere, does no harm, and is deleted by the next sync.
+/// How old a plan may be when one of its routes is added. When the node that wants the route was deleted since, the
+/// route leads nowhere, does no harm, and is deleted by the next sync.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How old a plan may be by which a route is deleted, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
+/// How old a plan may be when a route is deleted by it, even if `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync.
@@ -33,7 +33,7 @@ pub struct Synced {
     pub report: Report,
     /// The plan that was made last.
     pub plan: Plan,
-    /// Every write that was made, with its object, for programs.
+    /// Every write that was made, with its object, as JSON.
     pub made: Vec<(String, Value)>,
     /// The routes of the network as they were read last, with the changes made since.
     pub(super) routes: HashSet<Route>,
@@ -49,7 +49,7 @@ pub(super) struct Sync<'a> {
     memory: &'a mut Memory,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
-    /// The UIDs of the nodes whose condition this sync has already dealt with.
+    /// The UIDs of the nodes whose condition this sync has already handled, with or without success.
     said: HashSet<String>,
     /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
     /// or `None` when the gate is closed.
@@ -58,7 +58,7 @@ pub(super) struct Sync<'a> {
     refused: Vec<(RouteChange, provider::Error)>,
     /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// `Some` when nothing more is done. The inner value is the error of the API that does not answer, or `None` when
+    /// `Some` when the sync has stopped. The inner value is the error of the API that does not answer, or `None` when
     /// the gate is closed.
     stopped: Option<Option<Error>>,
     synced: Synced,
@@ -111,7 +111,7 @@ impl<'a> Sync<'a> {
         let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.memory.note_routes(plan, network);
-        // A refused change that another program made in the meantime does not count as refused.
+        // When another program has meanwhile made a refused change, the change is no longer treated as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -122,7 +122,7 @@ impl<'a> Sync<'a> {
         Ok(observed.complete)
     }
 
-    /// Returns the changes that were neither made nor refused, by destination.
+    /// Returns the changes that were neither made nor refused, grouped by destination.
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
@@ -150,7 +150,7 @@ impl<'a> Sync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The first change of each plan is begun however long the reads took, or a slow API would stop all changes.
+            // The first change of each plan is begun even after slow reads, or a slow API would stop all changes.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -201,8 +201,9 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Sets the conditions that say whether a node's pods can be reached, once in a sync. A condition is set when no
-    /// change of this plan can make it wrong. `is_end` means that there is no later plan either.
+    /// Sets the condition of each node that says whether its pods can be reached, at most once in a sync. A
+    /// condition is set only when no later change of this plan can make it wrong. `is_end` means that no later
+    /// plan follows either.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -277,8 +278,8 @@ impl<'a> Sync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // A node with an obstacle is reported below. Its refused addition is left out here, so that
-            // it is reported once.
+            // A node with an obstacle is reported further down. Its refused addition is left out here, so that the same
+            // trouble is reported only once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -301,7 +302,7 @@ impl<'a> Sync<'a> {
 }
 
 impl Synced {
-    /// Returns the result of a comparison after which there is nothing to be done.
+    /// Returns the result of a comparison that found nothing to do.
     pub(super) fn nothing(observed: Observed) -> Synced {
         let mut report = Report::default();
         note_outcomes(&mut report, &observed.plan);
@@ -315,7 +316,7 @@ impl Synced {
     }
 }
 
-/// Counts each node and each destination once, whatever was done about it.
+/// Counts each node and each destination once in the report, whether or not something was done about it.
 fn note_outcomes(report: &mut Report, plan: &Plan) {
     for node in &plan.nodes {
         report.note(node.name(), Progress::Unchanged);

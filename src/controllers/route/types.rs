@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
 
-/// The routes that are there or wanted, and the changes to be made.
+/// The routes that exist or are needed, and the changes to be made.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Every route that is there or wanted, sorted by destination.
+    /// Every route that exists or is needed, sorted by destination.
     pub rows: Vec<Row>,
     /// The changes in the order in which they are made. A replacement follows right after the deletion of the route
     /// that it replaces.
@@ -27,7 +27,7 @@ pub struct Plan {
     /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
     /// blocks are added.
     pub is_in_doubt: bool,
-    /// The network that `findings` are about. `None` means that there is no plan.
+    /// The network to which `findings` refer. `None` when there is no plan.
     pub network: Option<ObjectReference>,
 }
 
@@ -35,9 +35,9 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub destination: Ipv4Net,
-    /// The route that is there. `None` when there is no route.
+    /// The route that exists. `None` when there is no route to the destination.
     pub have: Option<Route>,
-    /// The route that should be there. `None` when no route is wanted.
+    /// The route that should exist. `None` when no route to the destination is needed.
     pub want: Option<Route>,
     /// The name of the node to whose pods the route leads, or on whose server it ends.
     pub node: Option<String>,
@@ -48,12 +48,12 @@ pub struct Row {
 }
 
 named! {
-    /// The state of a destination. The names are for people.
+    /// The state of a destination. The names appear in the output for people.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     State {
         Ok = "ok",
-        /// The route is wanted and is not there.
+        /// The route is needed and does not exist.
         Missing = "missing",
         /// The route leads to a server other than its node's.
         WrongGateway = "wrong gateway",
@@ -88,7 +88,8 @@ pub struct NodePlan {
     pub node: Arc<Node>,
     /// The routes that the node needs, each as it should be.
     pub routes: Vec<Route>,
-    /// The status that the condition must have when all is done. `None` means that the condition is left unchanged.
+    /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
+    /// is left unchanged.
     pub unavailable: Option<bool>,
     /// Whether the node waits for a route that may be another cluster's.
     pub is_in_doubt: bool,
@@ -109,7 +110,8 @@ impl Plan {
         self.nodes.iter().any(|node| node.obstacle.is_some())
     }
 
-    /// Notes that the cloud refused this change of the plan, so that its node can't get its route.
+    /// Notes that the cloud refused this change of the plan, because of which the node of the change can't
+    /// get its route.
     pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
@@ -156,7 +158,8 @@ impl Plan {
 }
 
 impl Row {
-    /// Returns the state when the network has these routes. `None` when there is no route any more and none is wanted.
+    /// Returns the state when the network has these routes. `None` when the route does not exist any more and
+    /// is not needed.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {

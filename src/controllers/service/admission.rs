@@ -15,15 +15,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The number of calls that most changes need: a list, one or two writes, and the questions whether they have ended. A
-/// change is taken up when a share has this many calls left.
+/// How many calls most changes need, which are a list, one or two writes, and the questions whether these writes have
+/// ended. A change is begun only when its share has this many calls left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
 pub(super) struct Admission {
     /// The share of each namespace. A share that is full again is dropped.
     shares: HashMap<String, Arc<Share>>,
-    /// The Services that want a load balancer, by UID, without new Services that wait.
+    /// The Services that want a load balancer, by UID. A new Service that waits is not in this map.
     admitted: HashMap<String, Admitted>,
     /// The time since which a change of a Service waits, by the UID of the Service.
     waiting: HashMap<String, Instant>,
@@ -35,8 +35,8 @@ pub(super) struct Admission {
 struct Admitted {
     /// The Service as it may be planned. While a change waits, annotations and spec are those before the change.
     service: Arc<Service>,
-    /// The payer until the Service is in order. `None` when the Service was in order since its last change, or was
-    /// there at the start.
+    /// The payer of the Service's calls until the Service is in order. `None` when the Service was in order since its
+    /// last change, or existed before this process started.
     payer: Option<Payer>,
     /// The Service as it was before the change that is paid for. With this change, the Service may have left a load
     /// balancer that other Services still use.
@@ -44,8 +44,8 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version that may be planned now. Returns the Services of which a change
-    /// begins to wait. `busy` are the payers of the changes that are being made.
+    /// Replaces each listed Service by the version that may be planned now. Returns the Services that have a change
+    /// which begins to wait. `busy` are the payers of the changes that are being made.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<Service>>,
@@ -58,7 +58,7 @@ impl Admission {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let mut changed: Vec<usize> = (0..listed.len()).collect();
         changed.retain(|place| self.is_changed(&listed[*place], agenda));
-        // The Services that have waited longest come first.
+        // The Services are sorted so that those that have waited longest come first.
         changed.sort_by_key(|place| {
             self.waiting.get(&listed[*place].metadata.uid).copied().unwrap_or(now)
         });
@@ -99,8 +99,9 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the payer of what is planned for the Service now, which is the payer of the Service's own change or of a
-    /// change of another Service in its group. `of_groups` is the result of [`Admission::payers_of_groups`].
+    /// Returns the payer of the present plan for the Service. A plan for the Service's own change is paid for by the
+    /// payer of that change, and a plan for the change of another Service in the group by the payer of that other
+    /// change. `of_groups` is the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &Service,
@@ -118,7 +119,7 @@ impl Admission {
         })
     }
 
-    /// Returns, for each group of Services, who pays for the change of a Service in the group.
+    /// Returns the payer for each group in which a Service has an unfinished change that its namespace pays for.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&Service) -> Option<String>,
@@ -139,7 +140,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services whose own change was begun or failed, and which have no calls left to go on.
+    /// Returns the UIDs of the Services that have an unfinished change of their own, and too few calls left
+    /// to continue it.
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -149,7 +151,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of the given Services that are shown as they were before a change.
+    /// Returns the UIDs of the given Services that are planned as they were before a change, because the change waits.
     pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -160,7 +162,7 @@ impl Admission {
     }
 
     /// Notes that changes of the Service were stopped. `has_begun` means that some changes were made, so that the
-    /// Service can't be shown as it was before. Returns whether the Service begins to wait now.
+    /// Service can't be planned as it was before. Returns whether the Service begins to wait now.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -192,8 +194,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service asks for something other than the version that was admitted. If not, this version counts as
-    /// the admitted one from now on.
+    /// Whether the Service asks for something other than the admitted version. When it does not, the given version
+    /// replaces the admitted version.
     fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -205,7 +207,7 @@ impl Admission {
         if news == News::Old {
             return false;
         }
-        // Too little is known of the Service, so it stays as it is, which costs nothing.
+        // Too little is known of the Service, so nothing is changed for it, and it needs no calls.
         if service.above.is_some() {
             self.admitted.remove(uid);
             self.take(service, None);
@@ -221,8 +223,8 @@ impl Admission {
         false
     }
 
-    /// Admits the change when there is room, and returns the Service. Otherwise returns the Service as it was before
-    /// the change, or `None` when the Service is new and has to wait.
+    /// Admits the change when there is room, and returns the changed Service. When there is no room, returns the
+    /// Service as it was before the change, or `None` when the Service is new and has to wait.
     fn admit(
         &mut self,
         service: &Arc<Service>,
@@ -268,7 +270,7 @@ impl Admission {
         room > 0
     }
 
-    /// Returns how many more changes may be made at the same time.
+    /// Returns how many more changes of this namespace may be taken up now.
     fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -307,7 +309,7 @@ fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it is now, but without the change that waits.
+/// Returns the Service in its present version, but with the spec and annotations from before the change that waits.
 fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// state ends when a Service is seen whose load balancer could become an orphan.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// The age at which a list of load balancers is too old for a write. It is by the machine's time, because a plan and
-/// its reads take as long in a test.
+/// The age at which a list of load balancers is too old for a write. The age is in the machine's time, because plans
+/// and reads are not faster in a test than elsewhere.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when Services are planned, and when orphans are searched.
@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     dependencies: Dependencies,
     /// Whether a Service has or wants a load balancer of ours.
     has_services: bool,
-    /// The lists of Services and nodes that were seen when no Service was due and no Service was worked on.
+    /// The lists of Services and nodes that were read when no Service was due and no work on a Service was under way.
     settled: Lists,
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
     /// finalizer again, another daemon, which has another class or selector, has added it.
@@ -51,11 +51,12 @@ pub(super) struct Agenda {
 /// The reason why a Service is planned. When there are several reasons, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// The pass was asked for by a person, or is a run over all Services.
+    /// A person asked for the pass, or the pass is a run over all Services.
     Asked,
     /// The Service was not planned before, or has changed since.
     Changed,
-    /// The plan rests on other nodes, Secrets or Services of the group, or was not carried out.
+    /// The last plan is out of date because nodes, Secrets or Services of the group have changed, or the last plan was
+    /// not carried out.
     Overtaken,
     /// The last try failed, and the wait after it is over.
     Retried,
@@ -77,8 +78,8 @@ pub(super) enum News {
     Changed,
     /// Nothing has changed that a plan depends on.
     Same,
-    /// The last plan was made for a newer version of the Service. The list is out of date, even if it
-    /// is seen several times.
+    /// The list is out of date, because the last plan was made for a newer version of the Service. This may be the
+    /// result for several lists in a row.
     Old,
 }
 
@@ -93,7 +94,8 @@ pub(super) struct Scope<'a> {
     pub(super) period: Duration,
 }
 
-/// Lists of Services and nodes as they were read. Two reads gave the same list when the lists are at the same address.
+/// Lists of Services and nodes as they were read. Two reads returned the same list when both lists have the
+/// same memory address.
 type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
 
 /// The facts for which a plan was made.
@@ -102,7 +104,8 @@ struct Planned {
     dependencies: u64,
     /// The version in the last list, when the Service that was planned or written had a newer version.
     superseded: Option<String>,
-    /// Whether the plan was not carried out. Then the Service is due at once, although the Service did not change.
+    /// Whether the plan was not carried out. In that case the Service is due at once, although the Service
+    /// did not change.
     is_missed: bool,
 }
 
@@ -171,7 +174,7 @@ impl Agenda {
         Reads { max_age, urgency }
     }
 
-    /// Returns why the Service is planned, although nobody asked for it.
+    /// Returns the reason why the Service is due without a person's request. `None` when the Service is not due.
     fn why(&self, service: &Service, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -187,7 +190,7 @@ impl Agenda {
         })
     }
 
-    /// Returns why the last plan of the Service does not count any more. `None` when the plan still counts.
+    /// Returns the reason why the last plan of the Service is out of date. `None` when the plan is still valid.
     pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
         if matches!(self.news(service), News::New | News::Changed) {
             return Some(Why::Changed);
@@ -236,13 +239,12 @@ impl Agenda {
         self.dependencies.has_groups
     }
 
-    /// Returns the names of the Services that were of type LoadBalancer or carried our finalizer when they
-    /// were read last.
+    /// Returns the names of the Services that, when they were last read, had type LoadBalancer or our finalizer.
     pub(super) fn names(&self) -> BTreeSet<FullName> {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes note of a look at Kubernetes. Services that are not there any more are forgotten.
+    /// Notes the result of a look at Kubernetes. Services that do not exist any more are forgotten.
     pub(super) fn saw(&mut self, seen: &Seen, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
@@ -266,7 +268,7 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Takes note that this version of the Service was planned, with nodes that are no older than those seen last.
+    /// Notes that this version of the Service was planned, with nodes that are no older than those in the last look.
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
@@ -289,7 +291,8 @@ impl Agenda {
         }
     }
 
-    /// Returns the version of the Service in the last list, when that version differs from the version of `service`.
+    /// Returns the version that the Service has in the last list, when that version differs from the
+    /// version of `service`.
     fn superseded(&self, service: &Service) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -303,8 +306,8 @@ impl Agenda {
         }
     }
 
-    /// Takes note that work on the Service has stopped until its namespace has calls again. When nothing of its plan
-    /// was carried out, the Service may be planned as it was before the change.
+    /// Notes that work on the Service has stopped until its namespace has calls left again. `has_begun` means that a
+    /// part of its plan was carried out. Otherwise the Service may be planned as it was before the change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -347,8 +350,8 @@ impl Agenda {
         self.orphans_due.take_if(|_| is_free)
     }
 
-    /// Takes note of a search that began at `begun` and found this many orphans. `found` is `None` when the search
-    /// had no answer.
+    /// Notes that a search for orphans began at `begun`. `found` is the number of orphans, or `None` when the cloud did
+    /// not answer the search.
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
@@ -366,8 +369,8 @@ impl Why {
         }
     }
 
-    /// Returns how urgent the calls are. The comparison of a Service that did not change can wait for calls. A Service
-    /// that changed can't wait.
+    /// Returns how urgent the calls are. The calls that compare an unchanged Service can be put off. The calls for a
+    /// changed Service can't.
     fn urgency(self) -> Urgency {
         match self {
             Why::Asked => Urgency::Asked,
@@ -419,7 +422,8 @@ fn lists(seen: &Seen) -> Lists {
     (Arc::downgrade(&seen.list), Arc::downgrade(&seen.nodes))
 }
 
-/// Returns a number for the Services of each group, by the UID of each Service. `key` names the group of a Service.
+/// Returns a hash of all Services of each group, by the UID of each Service in the group. `key` returns the group
+/// of a Service.
 fn of_groups(
     services: &[Arc<Service>],
     key: impl Fn(&Service) -> Option<String>,
@@ -443,7 +447,7 @@ fn of_groups(
     numbers.collect()
 }
 
-/// Returns a number for everything of a Service on which a plan depends.
+/// Returns a hash of everything in a Service on which a plan depends.
 pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);

@@ -18,15 +18,15 @@ use std::time::Duration;
 /// The kind of the object in a plan. All certificates are one object.
 const KIND: &str = "certificates";
 
-/// The certificates that Services want, and when certificates that nothing uses are searched.
+/// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct Certificates {
     /// The contents of the Secrets that Services name, as of the last tick.
     wanted: TlsSecrets,
     /// Whether the certificates that Services want, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
-    /// Whether there was no certificate, used or not, and none was uploaded since. At first this is false, because a
-    /// process before this one may have left some.
+    /// Whether the last search found no uploaded certificate, used or not, and none was uploaded since. The first value
+    /// is false, because an earlier process may have uploaded certificates.
     none_exist: bool,
 }
 
@@ -101,8 +101,8 @@ pub(super) fn propose(
     Ok(unused.and_then(plan))
 }
 
-/// Returns deletions as the plan of an object that is not a Service, so that they are shown in the same way. `None`
-/// when there are no deletions.
+/// Returns a plan with these deletions, whose object is not a Service, so that commands display the deletions like
+/// other plans. `None` when there are no deletions.
 fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference {
         kind: KIND,

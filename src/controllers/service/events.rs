@@ -24,7 +24,7 @@ const UPDATED: &str = "Updated load balancer with new hosts";
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
     let is_right = plan.cloud.outcome.is_in_order() && !fails(plan) && plan.want == Want::Ensure;
-    // Without a change, no other event says that the failure is over.
+    // No change was made, so no other event says that the failure is over.
     if is_right && recovered(apis, source(apis), &plan.object) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
@@ -113,7 +113,7 @@ fn source(apis: &Apis) -> &'static str {
 }
 
 /// Returns the events of ours, under either profile, about one Service or about all Services, with the oldest first.
-/// They are history for people, because whoever may write events in a namespace can forge events there.
+/// They are only displayed as history, because whoever may write events in a namespace can forge events there.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,

@@ -26,8 +26,8 @@ const GRACE: SignedDuration = SignedDuration::from_mins(3);
 const NAMES_SHOWN: usize = 3;
 
 /// Adds the cause to each failed health check of the Services' own ports. The servers are those that were read last,
-/// which was mostly for the plans. No call is made when nothing is wrong, and no server counts as off when the
-/// servers can't be read.
+/// usually for the plans. No call is made when no target is unhealthy. When the servers can't be read, no server is
+/// reported as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
@@ -167,8 +167,8 @@ pub(super) struct Look<'a> {
 }
 
 impl Outages {
-    /// Returns a finding for each Service whose state has changed. The second value says whether this
-    /// is the first look.
+    /// Returns a finding for each Service whose state has changed since the last look. The second value is `true` when
+    /// there was no look before this one.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,

@@ -62,7 +62,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{Sync, Task};
 
-/// How late a label that changes which nodes are targets may be seen.
+/// The longest time until a label is noticed whose change makes a node a target, or ends that.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 impl Controller for ServiceController {
@@ -121,8 +121,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the selected Services, by what both APIs say. A Service that is left alone has a plan only
-    /// when it has a load balancer.
+    /// Returns the plans for the selected Services, made from what both APIs return. A Service that is left alone has a
+    /// plan only when it has a load balancer.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
@@ -183,7 +183,7 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns what remains in the cloud of Services that do not exist any more, because it was to be kept.
+    /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -233,8 +233,8 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // Orphans are searched after a tick without writes, because the last list of load balancers is then mostly
-            // still true, so that no call is made for orphans alone.
+            // Orphans are searched after a tick without writes, because the last list of load balancers is usually
+            // still right then, so that no call is made for orphans alone.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
                 orphans::look_after(apis, settings, begun, &mut report);
@@ -248,8 +248,8 @@ impl ServiceController {
         (report, plans)
     }
 
-    /// Returns the plans for load balancers of this cluster whose Service does not exist. They rest
-    /// on reads since `begun`.
+    /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans rest on data that
+    /// were read after `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
         let name = &self.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
@@ -266,9 +266,9 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Takes up due Services at each interval, whatever the executions wait for. When the interval is over,
-    /// executions that only wait for actions are left to the next tick. The selection of a person is worked on until
-    /// all its executions have ended.
+    /// Takes up due Services at each interval, even while executions wait for something. When the interval is over,
+    /// executions that only wait for actions are left to the next tick. When a person has selected the Services, the
+    /// work goes on until all their executions have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -295,7 +295,8 @@ impl Sync<'_> {
     /// Plans for all Services that are due and not being executed, and begins the changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
         let mut seen = self.look_admitted(begun).map_err(|error| {
-            // It is not known whether changes that take something away still fit.
+            // The state of the cluster is not known, so it is not known either whether changes that take something away
+            // are still right.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
@@ -404,13 +405,14 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes under way rest on a read of an earlier tick, and must still fit what there is now. An old list
-            // would not show that a load balancer which is to be deleted is wanted again.
+            // The changes that are being made rest on a read of an earlier tick, and must still fit the present state.
+            // An old list would not show that a Service wants a load balancer again which is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
 
-    /// Reads the Services alone. A Service that was known and is missing in the list may be of another type now.
+    /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
+    /// another type now.
     fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let settings = &self.settings;
         let period = apis.resync_period(settings.resync_period);
@@ -465,16 +467,16 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Takes note of what a look at Kubernetes showed, and stops changes that do not fit any more.
+    /// Notes the result of a look at Kubernetes, and stops changes that do not fit this result any more.
     fn saw(&mut self, apis: &Apis, seen: &Seen) {
         self.agenda.saw(seen, Dependencies::new(apis, seen));
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
     }
 
-    /// Reads what the plans for the next Services need: what was read last, or, for a person, what is true now. A
-    /// Service whose changes are being executed is not planned a second time. `shows_all` includes the Services that
-    /// are left alone.
+    /// Reads the data for the plans of the next Services. The data are those that were read last, or fresh data when a
+    /// person asks. A Service whose changes are being executed is not planned a second time. `shows_all` includes the
+    /// Services that are left alone.
     fn observe_next(
         &self,
         apis: &Apis,

@@ -39,7 +39,7 @@ pub struct Settings {
     pub resync_period: Duration,
     /// The largest number of requests in flight. This is the setting `--concurrent-service-syncs`.
     pub concurrency: usize,
-    /// The name of the cluster, for people. This is the setting `--cluster-name`.
+    /// The name of the cluster, which only people read. This is the setting `--cluster-name`.
     pub cluster_name: String,
     /// Whether orphans are deleted at the resync. This is the setting `--delete-orphaned-load-balancers`.
     pub delete_orphans: bool,
@@ -67,7 +67,7 @@ pub(super) struct Observed {
     /// that were read after the load balancers. `None` when this is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services that are shown as they were before a change, which waits.
+    /// UIDs of Services that are planned as they were before a change, because the change waits for calls.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Reads {
     pub(super) urgency: Urgency,
 }
 
-/// The wish of a person, besides what the Services ask for.
+/// A person's request to begin or to end the management of a load balancer, besides what the Services ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
@@ -112,8 +112,8 @@ impl Observed {
         self.cluster.groups = groups;
     }
 
-    /// Reads from the APIs themselves what plans for these Services need in addition. Returns `false` when they need
-    /// nothing more. Servers are not read when the cloud has none.
+    /// Reads from the APIs themselves the further data that plans for these Services need. Returns `false` when no
+    /// further data are needed. Servers are not read when the cloud has none.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -250,7 +250,7 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The servers are those that any reader read last, see `Observed::read_needs`.
+    // These servers are those of the last list, whichever reader read that list, see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
@@ -274,7 +274,7 @@ pub(super) fn observe(
     Ok(observed)
 }
 
-/// The dedicated servers as they were listed last, however long ago.
+/// The dedicated servers of the last list, however old that list is.
 struct Dedicated {
     servers: Option<cache::Instances>,
     /// Whether there are credentials for the API of dedicated servers.
@@ -286,8 +286,8 @@ impl Dedicated {
         Dedicated { servers: apis.dedicated_last(), is_known: apis.provider.dedicated().is_some() }
     }
 
-    /// Returns the dedicated servers as they were listed last. They are listed now when that never happened, because
-    /// only a list proves which address is a node's.
+    /// Returns the dedicated servers of the last list. When there was no list yet, they are listed now, because only a
+    /// list proves which address belongs to a node.
     fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
         let mut dedicated = Dedicated::of(apis);
         let number = |node: &Arc<Node>| server_of(node, &*apis.provider)?.dedicated();
@@ -481,7 +481,8 @@ pub(super) fn candidates<'a>(
     })
 }
 
-/// Whether the node has the label. The label does not count when its value is a Go boolean that is false.
+/// Whether the node has the label that excludes it from load balancers. The label has no effect when its value is a Go
+/// boolean that is false.
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))

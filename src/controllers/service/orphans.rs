@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist. This is for `doctor`, which plans nothing.
-/// Reads since `begun` are not repeated.
+/// Returns the load balancers of this cluster whose Service does not exist. `doctor` uses this function, because it
+/// plans nothing. Reads that were made after `begun` are not repeated.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
     find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
@@ -42,8 +42,8 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans by what both APIs say. Orphans are returned only by answers that are newer than `begun`. When
-/// there are no orphans, the answers may also be as old as `age`.
+/// Returns the orphans, found in the answers of both APIs. When there are orphans, they are taken only from answers
+/// that were requested after `begun`. An empty result may also rest on answers as old as `age`.
 pub(super) fn find(
     apis: &Apis,
     name: &str,
@@ -112,7 +112,7 @@ fn orphans(
     orphans
 }
 
-/// Counts and reports the orphans after all Services were compared, in the daemon. Deletes them when a setting
+/// Counts and reports the orphans after the daemon has compared all Services. Deletes the orphans when a setting
 /// asks for that.
 pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
     let name = &settings.cluster_name;
@@ -161,8 +161,8 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     plan_alone(&orphan.service, orphan.balancer, cloud)
 }
 
-/// Returns a plan for a Service that does not exist, so that its load balancer is shown and worked off in the same way.
-/// `service` is the name in the labels of the load balancer.
+/// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
+/// plans. `service` is the name in the labels of the load balancer.
 pub(super) fn plan_alone(
     service: &str,
     balancer: Balancer,
@@ -260,8 +260,8 @@ pub(super) fn carry_out(
     failed
 }
 
-/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name
-/// counts as that Service's, because operators keep an address by such a take-over.
+/// Reads everything again from the APIs themselves. A load balancer that a Service is about to take over by its name is
+/// treated as that Service's, because operators keep an address by such a take-over.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?.value;
@@ -284,8 +284,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     Ok((cluster, orphans))
 }
 
-/// Whether the load balancer's own Service exists after all. A new Service of that name counts, too, when nothing was
-/// planned for it yet.
+/// Whether the Service of the load balancer exists after all. A new Service with the same name counts, too, when
+/// `cluster` does not have that Service yet.
 fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);

@@ -41,7 +41,7 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own findings. Those of the provider are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Every write that was made, for programs. The list is filled only when the plans are for people.
+    /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
     /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,
@@ -134,7 +134,7 @@ pub(super) fn plan_for(
     plan
 }
 
-/// Returns the finding about a Service of which a change waits for calls.
+/// Returns the finding that a change of the Service waits, because its namespace has no calls left.
 pub(super) fn waiting(service: &Service) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
@@ -293,9 +293,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, by the Service alone. Other controllers use the same finalizer name. The
-/// finalizer of a Service that is left alone is therefore removed only when the load balancer says that it was
-/// ours, see `ServicePlan::leave_alone`.
+/// Returns what a Service wants, judging by the Service alone. Other controllers use a finalizer with the same name.
+/// The finalizer of a Service that is left alone is therefore removed only when the load balancer says that the
+/// finalizer was ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &Service) -> Want {
     // A Service of another type keeps the finalizer, so that its load balancer is removed when the Service
     // is ours again.
@@ -349,7 +349,7 @@ impl ServicePlan {
     }
 
     /// Syncs nothing of a Service of which too little is known. Only the mode of the addresses in its status may
-    /// change. A plan for people also shows its load balancer.
+    /// change. The plan has the load balancer when a person reads the plan.
     fn leave_unread(
         &mut self,
         observed: &Observed,
@@ -368,9 +368,10 @@ impl ServicePlan {
         }
     }
 
-    /// Leaves the load balancer as it is, with our labels. By these labels, the load balancer belongs to the Service
-    /// when the Service is ours again, and is an orphan when the Service does not exist any more. When there is no load
-    /// balancer with these labels, nothing shows that the finalizer of the Service is ours.
+    /// Leaves the load balancer as it is, with our labels. By these labels, the Service gets the load balancer back
+    /// when this controller is responsible for the Service again. When the Service does not exist any more, these
+    /// labels make the load balancer an orphan. When no load balancer has these labels, nothing proves that the
+    /// finalizer of the Service is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -394,9 +395,9 @@ impl ServicePlan {
         self.object.for_people()
     }
 
-    /// Whether the Service is planned on fresh data now. That is so when there is something to write. A blocked Service
-    /// may not be blocked any more, what an unfinished Service waits for may have come, and a released Service may have
-    /// been adopted, so these Services are planned on fresh data, too.
+    /// Whether the Service is planned on fresh data now. Fresh data are used for every Service with something to write.
+    /// They are also used for a blocked Service, because the obstacle may be gone, for an unfinished Service, because
+    /// what was missing in the cloud may exist by now, and for a released Service, because it may have been adopted.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -415,9 +416,8 @@ impl ServicePlan {
         self.each_write(|_| ()).count()
     }
 
-    /// Whether the changes that take the Service off load balancers are made now, because nothing has to be
-    /// done before. Only then is it known which Services use the new load balancer, and the labels of that
-    /// load balancer say so.
+    /// Whether the changes that take the Service off load balancers are made now, because no other change and no write
+    /// has to be made before. Only then do the labels of the new load balancer say which Services use it.
     fn leaves_now(&self) -> bool {
         self.cloud.outcome.changes().is_empty()
             && self.first_write().is_none()
@@ -432,8 +432,8 @@ impl ServicePlan {
         self.cloud.outcome.changes()
     }
 
-    /// Returns the changes that take the Service off load balancers, unless they are made now. They follow when
-    /// everything else was done and a new plan was made.
+    /// Returns the changes that take the Service off load balancers and must be made later, after all other changes
+    /// were made and a new plan was made. The list is empty when these changes are made now.
     pub(super) fn leaves(&self) -> &[Box<dyn Change>] {
         if self.leaves_now() {
             return &[];
@@ -470,7 +470,7 @@ impl ServicePlan {
         self.findings.iter().chain(&self.cloud.findings).chain(self.obstacle())
     }
 
-    /// Returns why nothing of the Service is synced.
+    /// Returns the finding because of which nothing of the Service is synced, if there is such a finding.
     pub fn obstacle(&self) -> Option<&Finding> {
         self.cloud.outcome.obstacle()
     }
@@ -480,7 +480,7 @@ impl ServicePlan {
         self.want == Want::Remove && self.cloud.status.is_some()
     }
 
-    /// Returns what an operator should know although nothing is blocked.
+    /// Returns the findings of severity `Warning`, which an operator should know although they block nothing.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.findings.iter().chain(&self.cloud.findings);
         all.filter(|finding| finding.severity == Severity::Warning)
@@ -496,7 +496,7 @@ impl ServicePlan {
         self.each_write(|write| write.description()).collect()
     }
 
-    /// Returns every write for programs, in the order in which they would be made.
+    /// Returns all writes as JSON, in the order in which they would be made.
     pub fn json(&self) -> Vec<Value> {
         self.each_write(|write| write.json()).collect()
     }
@@ -523,7 +523,7 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether `rests_on_project` may become true when what the plan needs was read.
+    /// Whether `rests_on_project` may become true after everything that the plan needs was read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle().is_none() || cloud.needs.services)
@@ -545,9 +545,9 @@ impl ServicePlan {
             && !found.any(is_shown)
     }
 
-    /// Removes what may not be done while the cluster's identity is not known. Nothing is created, because it would
-    /// count as another cluster's later. Nothing is deleted, because it may be another cluster's. A load balancer that
-    /// carries the UID of its Service is synced.
+    /// Removes the changes that must not be made while the cluster's identity is not known. Nothing is created, because
+    /// a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
+    /// belong to another cluster. A load balancer that carries the UID of its Service is still synced.
     fn without_identity(mut self) -> ServicePlan {
         if self.want == Want::Nothing || self.obstacle().is_some() {
             return self;
@@ -571,7 +571,7 @@ impl ServicePlan {
         self.status = None;
     }
 
-    /// Takes the changes that are made now out of the plan, and returns them.
+    /// Removes the changes that are made now from the plan, and returns them.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         if self.leaves_now() {
             return self.cloud.outcome.take_leaves();

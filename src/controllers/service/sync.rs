@@ -39,7 +39,7 @@ pub struct ServiceController {
     pub(super) management: Management,
     pub(super) agenda: Agenda,
     pub(super) admission: Admission,
-    /// The Services whose load balancers are being changed. They are continued in the next tick.
+    /// The executions that change the load balancers of Services. They are continued in the next tick.
     pub(super) executor: Executor<Work>,
     /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
     /// name that they want.
@@ -54,9 +54,11 @@ pub(super) struct Sync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
-    /// Whether a person reads the plans, see `plan::plan`. Then the plans that were made last are kept.
+    /// Whether a person reads the plans, see `plan::plan`. When a person reads them, the last plan of each
+    /// Service is kept.
     pub(super) for_people: bool,
-    /// Whether changes of Services may wait for calls, because nobody asked for this tick.
+    /// Whether changes of Services may have to wait until their namespace has calls left, because no person asked
+    /// for this tick.
     pub(super) is_limited: bool,
     /// The payers of the changes that were made in this tick.
     pub(super) payers: Vec<Payer>,
@@ -66,11 +68,11 @@ pub(super) struct Sync<'a> {
     pub(super) compared: Option<Instant>,
     /// Whether the gate refused a write. No other write is tried then.
     pub(super) is_closed: bool,
-    /// Whether changes in the cloud were begun or ended in this tick.
+    /// Whether changes in the cloud were begun, or have ended, in this tick.
     pub(super) has_written: bool,
 }
 
-/// A Service from the moment it is taken up until its end.
+/// A Service on which this controller works, from the moment when the Service is taken up until the work ends.
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<Service>,
@@ -83,11 +85,11 @@ pub(super) struct Task {
     /// How many creations were refused in part. After the first, the servers are read again for the next plan. After
     /// the second, the load balancer is created without what may be refused.
     refused: u32,
-    /// The kind of the change that was begun in the cloud, if one was.
+    /// The kind of the change that was begun in the cloud. `None` when no change was begun.
     kind: Option<ChangeKind>,
     /// The name and the ID of the load balancer that is worked on.
     balancer: Option<(String, u64)>,
-    /// Whether something was written for the Service.
+    /// Whether a write was made for the Service.
     has_changed: bool,
     /// The change of the last plan that was not made because something else had changed, see `Applied::Overtaken`.
     overtaken: Option<String>,
@@ -108,7 +110,8 @@ pub(super) struct Work {
 /// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
 type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
-/// A Service that waits for the end of the execution that claims what the Service wants.
+/// A Service that waits for the end of an execution, because the execution claims the load balancer or the name that
+/// the Service wants.
 pub(super) struct Queued {
     task: Task,
     execution: u64,
@@ -131,11 +134,12 @@ impl ServiceController {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// Drops the rest of each plan that is out of date. The rest is dropped when the Service was changed or deleted.
-    /// When nodes have changed, or Services that share the load balancer, the rest is dropped only if it takes
-    /// something away, because the replacement must be added first, and a target may be another owner's now. A rest
-    /// that only adds targets does no harm, and is followed by the next plan. A Service that waits for a load balancer
-    /// leaves the queue when it has changed, because it may want another load balancer, and is due again.
+    /// Stops the executions whose plan is out of date, so that their remaining changes are dropped. This happens when
+    /// the Service was changed or deleted. When nodes have changed, or Services that share the load balancer, the
+    /// remaining changes are dropped only if they take something away, because the replacement must be added first, and
+    /// a target may be another owner's now. Changes that only add targets do no harm, and are followed by the next
+    /// plan. A Service that waits for a load balancer leaves the queue when the Service has changed, because it may
+    /// want another load balancer, and is due again.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -153,8 +157,8 @@ impl ServiceController {
 }
 
 impl Sync<'_> {
-    /// Works on all executions until none is left, or until the moment `until`. A Service whose execution has ended is
-    /// finished at once, or planned again at once if that is needed.
+    /// Works on all executions until none is left, or until the moment `until`. When the execution of a Service has
+    /// ended, the Service is finished at once, or planned again at once if a new plan is needed.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -206,8 +210,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Returns the tasks whose namespaces have calls left. The other tasks go on when their
-    /// namespaces have calls again.
+    /// Returns the tasks whose namespaces have calls left. Work on the other tasks goes on when their namespaces
+    /// have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -221,8 +225,8 @@ impl Sync<'_> {
         tasks
     }
 
-    /// Reports these Services as unfinished, and makes them due at once. Otherwise the changes that a comparison of all
-    /// Services found would wait for the next comparison.
+    /// Reports that work on these Services is left for later, and makes them due at once. Otherwise the changes that a
+    /// comparison of all Services found would wait for the next comparison.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -299,8 +303,8 @@ impl Sync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the Service of a task as it is now, from the list if the list has it. `None` when the Service does not
-    /// exist any more. Another Service that has its name now is planned in the next tick.
+    /// Returns the Service of a task as it is now, from the list when the list has the Service. `None` when the Service
+    /// does not exist any more. A new Service with the same name is planned in the next tick.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -325,7 +329,8 @@ impl Sync<'_> {
         }))
     }
 
-    /// Returns the Service, which was read again, without a change that waits for calls.
+    /// Returns the Service, which was just read again, as it may be planned now. A change that waits for calls
+    /// is left out.
     fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
         if !self.is_limited {
             return Some(service);
@@ -339,7 +344,7 @@ impl Sync<'_> {
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // Same order as `tasks`.
+        // `plans` has the same order as `tasks`.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
@@ -431,8 +436,9 @@ impl Sync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The answer to a creation shows the new load balancer, and so it may show that nothing is left to do in the
-        // cloud. The answer does not show a load balancer that the Service leaves.
+        // The answer to the creation of a load balancer contains the new load balancer. A plan on that answer may show
+        // that nothing is left to do in the cloud. The answer does not contain a load balancer that the Service leaves,
+        // so it is not enough for a Service that moves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -446,7 +452,7 @@ impl Sync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were not made, so nothing that rests on them is written.
+        // Some changes were not made, so nothing that depends on them is written.
         if result.is_stopped {
             return Some(task);
         }
@@ -560,7 +566,7 @@ impl Sync<'_> {
         Ok(true)
     }
 
-    /// Ends a Service for which there is nothing to do, or of which too little is known.
+    /// Finishes the work on a Service for which there is nothing to do, or of which too little is known to do anything.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
