@@ -23,14 +23,14 @@ pub trait Issuer: Send + Sync {
     /// Returns the credentials that are in force. The error is for people, and nothing is sent after an error.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API refused the credentials with this number.
+    /// Tells the issuer that the API refused the credentials with this sequence number.
     fn refused(&self, _number: u64) {}
 }
 
 /// The credentials with which one call is authenticated.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The number of the issue. An issuer counts its issues from 1.
+    /// The sequence number of these credentials. An issuer numbers the credentials that it issues from 1.
     pub number: u64,
     /// The value of the header `Authorization`.
     pub header: Option<Secret>,
@@ -92,7 +92,7 @@ pub struct SecretSource {
     last: Arc<Mutex<Option<Secret>>>,
 }
 
-/// A check of whether a secret can be sent. The error is for people.
+/// A check of whether a secret can be sent to an API. The error is a message for the user.
 pub type SecretCheck = fn(&Secret) -> Result<(), &'static str>;
 
 impl SecretSource {

@@ -211,7 +211,7 @@ fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Reads a whole file, or none of it. The error is for people.
+/// Reads a whole file. Returns an error, as a message for the user, when the file cannot be read whole.
 pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -154,9 +154,9 @@ impl Client {
         self.settings.gate.may_wait()
     }
 
-    /// Writes once, when the gate lets the write pass. A write is never repeated here, because a lost answer does not
-    /// mean that nothing happened. (A 401 or an untrusted server does mean that nothing happened. Then the write is
-    /// sent again when there are newer credentials or authorities.)
+    /// Sends a write once, if the gate allows the write. A write that failed is not sent again, because the API may
+    /// have executed the write although its answer was lost. A 401 and an untrusted server are exceptions. After these
+    /// the write was certainly not executed, so it is sent again when there are newer credentials or authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
         write: Write,

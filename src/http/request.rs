@@ -51,9 +51,9 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again unless they were answered 429. The caller keeps a budget of calls, and
-    /// must hear of every 429 before anything else is sent. With `All`, a read that was answered 429 is
-    /// tried again after a short `Retry-After`.
+    /// Reads are tried again unless the answer was 429. The caller keeps a budget of calls, and must learn of
+    /// every 429 before the next request is sent. With `All`, a read that was answered with 429 is tried again
+    /// after a short `Retry-After`.
     NotRateLimited,
     /// No read is tried again. This is for an API that allows only few calls.
     Never,
@@ -64,8 +64,8 @@ pub enum Retry {
 pub enum Stage<'a> {
     /// The bytes of the request are about to leave.
     Begun,
-    /// The try was answered with this status, or failed for this reason. The duration of the
-    /// try is measured in the machine's time.
+    /// The try was answered with this status, or failed for this reason. The duration of the try is measured by
+    /// the machine's clock.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
@@ -129,7 +129,7 @@ impl Reading<'static> {
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
 
-/// A request, before the credentials are added.
+/// A request as it is before the credentials are added.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
     /// The path and query below the base, beginning with `/`.
@@ -244,8 +244,8 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Returns a newer session after a call with `used` has failed, if older
-    /// credentials or TLS settings may be the reason.
+    /// Returns a newer session when a call with the session `used` has failed, and the failure may come from outdated
+    /// credentials or TLS settings.
     pub(super) fn newer(
         &self,
         settings: &Settings,

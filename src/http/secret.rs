@@ -109,8 +109,8 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// Returns a text that is about to leave this process for people, without the secrets
-/// that this process has shown to an API.
+/// Returns a text that is about to be printed, logged or written into an event, without the secrets that this process
+/// has sent to an API.
 ///
 /// An answer of an API may repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {

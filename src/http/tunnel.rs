@@ -80,7 +80,7 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        // The host and the port are the parts of this URL that matter.
+        // Only the host and the port of this URL are used.
         let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
         let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {

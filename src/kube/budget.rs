@@ -17,8 +17,8 @@ const ALWAYS_KEPT: usize = 1 << 10;
 /// largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How much all Services may have together beyond [`ALWAYS_KEPT`] each, in bytes. The shipped memory limit of the Pod
-/// is 64 MiB, and a Service that is planned needs its annotations up to three times.
+/// How many bytes all Services together may take beyond the [`ALWAYS_KEPT`] of each Service. The shipped memory limit
+/// of the Pod is 64 MiB, and planning a Service needs up to three copies of its annotations.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit that a Service is above.
@@ -118,7 +118,8 @@ impl Budget {
         }
     }
 
-    /// Returns the limit that a Service of this age and size is above. The limits come from the list that was read.
+    /// Returns the limit that a Service of this age and size is above, or `None` when it is above no limit. The
+    /// Services of the list that was read before decide about this.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }

@@ -240,7 +240,7 @@ impl Client {
     }
 
     /// Returns one row for each node from the API server's cache, or an error when the table is not complete. Returns
-    /// `None` when the rows are unchanged since the answer whose print is `print`.
+    /// `None` when the hash of the rows is still `print`, which means that no row has changed.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -358,8 +358,8 @@ impl Client {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](Client::list). Returns `None` when the items are unchanged since the answer whose
-    /// print is `print`. Afterwards `print` is the print of the new answer.
+    /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items is still `print`, which
+    /// means that no item has changed. Afterwards `print` is the hash of the new answer.
     pub(super) fn list_new<P: Page>(
         &self,
         path: &str,
@@ -448,7 +448,7 @@ impl Client {
                 if is_first {
                     *print = answered.get();
                 }
-                // A list that takes less than half of the limit is read whole again the next time.
+                // A list that took less than half of the limit is requested in one answer again the next time.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }

@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Reads the annotations of a node and returns those that are needed.
+/// Reads the annotations of a node and returns only those that this program uses.
 pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
     labels_where(|key| key == PROVIDED_NODE_IP || is_for_provider(key), d)
 }
@@ -162,7 +162,7 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the provider reads. The others take no room afterwards.
+    /// Keeps the annotations that the provider reads, and frees the memory of the others.
     pub(super) fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();

@@ -84,7 +84,8 @@ pub struct LeaseSpec {
 }
 
 impl Lease {
-    /// Returns the fields of leader election. A missing field is empty, or 0.
+    /// Returns the fields of leader election. A text that is missing is returned as empty, and a number that is
+    /// missing as 0.
     pub fn spec(&self) -> LeaseSpec {
         let spec = self.0.get("spec").unwrap_or(&Value::Null);
         let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();

@@ -26,7 +26,7 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// How long no event is written after the API was slow or did not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a simulation looks for new events.
+/// How often a simulation looks for new events in the queue.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
 /// How long events are held back at most while other work writes. The limit is machine time

@@ -286,8 +286,8 @@ pub struct ServiceList {
 /// The Services of a list while the list is read. Each Service is cut to what is kept of it as soon as it is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
-    /// The Services of the list that was read before, by UID. A Service that is equal to its predecessor in this list
-    /// shares memory with it, so that reading an unchanged list again takes no room.
+    /// The Services of the list that was read before, by UID. A Service that is equal to the Service with the same UID
+    /// in that list shares memory with it, so that reading an unchanged list again needs no more memory.
     known: &'a HashMap<&'a str, &'a Arc<Service>>,
     services: Vec<Arc<Service>>,
     budget: Budget,

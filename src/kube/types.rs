@@ -55,8 +55,8 @@ pub struct NodeSpec {
     pub pod_cidrs: PodCidrs,
 }
 
-/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. They are
-/// kept as they were written, because thousands of nodes have one text each.
+/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. The ranges
+/// are kept as text and not parsed, because there are thousands of nodes and a short text takes little memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
@@ -106,7 +106,7 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// Returns a text like `node/worker-1` or `service/default/web`, or the kind alone when the
+    /// Returns a text for messages, like `node/worker-1` or `service/default/web`. Returns only the kind when the
     /// reference means all objects of the kind.
     pub fn for_people(&self) -> String {
         let kind = self.kind.to_lowercase();
@@ -201,9 +201,9 @@ impl Node {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns since when the node is not ready, by what Kubernetes itself wrote down. The time is the
-    /// creation of the node when there is no `Ready` condition yet. Returns `None` when the node is
-    /// ready, or when the time is not known.
+    /// Returns the time since when the node is not ready, according to its `Ready` condition. A node that has no
+    /// such condition yet is not ready since its creation. Returns `None` when the node is ready, or when the time
+    /// is not known.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         match self.find("Ready") {
             _ if self.is_ready() => None,

@@ -1,5 +1,5 @@
-//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A person's command reads the
-//! flags and variables of the daemon's container, so that it works with the daemon's settings.
+//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A client command reads the
+//! flags and variables of the daemon's container, so that the command works with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;

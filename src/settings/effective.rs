@@ -24,7 +24,7 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// The source of variables: this process, a test, or the environment of another process.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// Returns the names of all variables. Names that are not UTF-8 may be left out.
+    /// Returns the names of all variables. An implementation may leave out names that are not UTF-8.
     fn names(&self) -> Vec<String>;
     /// Reads a file that a variable names.
     fn read_file(&self, path: &Path) -> io::Result<String>;
@@ -54,7 +54,8 @@ impl Environment for Process {
     }
 }
 
-/// A setting with its effective value and its source, as `ccm config` shows it. It never holds a secret.
+/// A setting with its effective value and the source of this value, as `ccm config` shows them. The value of a secret
+/// is left out.
 #[derive(Debug, Clone)]
 pub struct Effective {
     pub setting: &'static Setting,
@@ -66,7 +67,7 @@ pub struct Effective {
 /// The arguments and variables of the daemon of a cluster, for `--settings-from`.
 #[derive(Debug)]
 pub struct DaemonSettings {
-    /// The workload of the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
+    /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
     /// The flags of the daemon. Each name ends with the workload, e.g. `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
@@ -321,8 +322,9 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 }
 
 impl DaemonSettings {
-    /// Returns the values of the daemon's flags, or the value of its first variable when it has no such flag. Variables
-    /// that name files are left out, because this process can't read the daemon's files.
+    /// Returns the values of the daemon's flags for a setting. When the daemon has no such flag, returns the value of
+    /// the setting's first variable that is set and not empty. Variables that hold the path of a file are left out,
+    /// because this process can't read the daemon's files.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
         let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {

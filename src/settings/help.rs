@@ -1,4 +1,4 @@
-//! Prints the table of settings for people: by group for `--help`, and as Markdown for `src/help/settings.md`.
+//! Turns the table of settings into text: by group for `--help`, and as Markdown for `src/help/settings.md`.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;

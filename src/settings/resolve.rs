@@ -27,7 +27,7 @@ pub struct Parsed {
     pub effective: Vec<Effective>,
     /// The words that are no flags, e.g. names of nodes. Always empty for `run` and `config`.
     pub words: Vec<String>,
-    /// Whether `--help` was given. The help is shown before anything else, problems included.
+    /// Whether `--help` was given. The help is then printed even when there are problems.
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,

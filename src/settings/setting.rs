@@ -14,7 +14,7 @@ pub struct Setting {
     /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: Kind,
-    /// The default, written and read like the value of a flag.
+    /// The default as text, written like the value of a flag and parsed in the same function.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
@@ -212,7 +212,7 @@ impl Setting {
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
     }
 
-    /// Whether the command's help shows the setting.
+    /// Whether the setting is listed in the command's `--help`.
     pub fn is_in_help_of(&self, command: Command) -> bool {
         let is_its_own = match command {
             Command::Config => self.is_of_config(),

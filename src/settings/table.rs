@@ -32,7 +32,8 @@ const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 /// All commands but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// The commands that may take the daemon's settings from the cluster. `config` calls no API.
+/// The commands that may take over the daemon's settings from the cluster. `config` is not among them because it
+/// calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
@@ -72,8 +73,8 @@ macro_rules! base {
 
 /// Turns rows of the form `NAME field: Type = function => { row }` into statics. A row that names a field also becomes
 /// a field of [`Settings`]. A row with `[field = function]` becomes a field of [`LoadBalancerDefaults`]. [`TABLE`]
-/// lists the rows in this order. Above the rows of a group stand the group, the commands that take a setting whose row
-/// does not name its commands, and whether a row is called after its variable or after its flag.
+/// lists the rows in this order. The line above the rows of a group has three parts: the group, the commands that take
+/// a setting whose row lists no commands, and whether the constant of a row is named after the variable or the flag.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $($name:ident $([$($default:ident).+ = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*
@@ -563,7 +564,8 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // The lease duration, the renew deadline and the retry period fit together when `leader_elect` is true.
+    // A check in `resolve` ensures that the lease duration, the renew deadline and the retry period fit together when
+    // `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: Kind::Duration,

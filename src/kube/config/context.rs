@@ -51,7 +51,7 @@ pub struct Access {
     pub namespace: Option<String>,
     /// The source of the configuration, for people.
     pub origin: String,
-    /// The place where the server's address is set, for people.
+    /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,
 }
 

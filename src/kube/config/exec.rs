@@ -317,9 +317,11 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The standard error may hold a secret. A person at a terminal reads it, and no log keeps it.
+            // The program's standard error may hold a secret. It is passed on to a terminal, where a person reads it,
+            // and is otherwise discarded, so that no log keeps it.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
-            // The program gets a process group of its own, so that the processes that it starts are ended with it.
+            // The program gets a process group of its own. Ending the group then also ends the processes that
+            // the program started.
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
@@ -329,9 +331,9 @@ impl Program {
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The pipe is read while the program runs, so that the program does not wait for us to read. The
-        // end of the program counts, not the end of the pipe, because a child that the program left
-        // behind may hold the pipe open for ever.
+        // The pipe is read while the program runs, because a program whose pipe is full would wait for us. Reading
+        // stops when the program has ended. It does not wait for the end of the pipe, because a child that outlives the
+        // program may hold the pipe open for ever.
         let status = loop {
             // The status is checked before the pipe is read: everything that the program printed
             // before its end is in the pipe by then.
@@ -374,8 +376,8 @@ fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
         return;
     };
-    // Safety: `kill` has no preconditions. The program was not waited for yet, so the number still
-    // belongs to the program and its group.
+    // Safety: `kill` has no preconditions. Nobody has waited for the program yet, so the kernel cannot have given its
+    // process ID, which is also the ID of its group, to another process.
     unsafe {
         libc::kill(-group, libc::SIGKILL);
     }

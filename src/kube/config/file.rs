@@ -70,7 +70,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     Ok(merged)
 }
 
-/// Returns the paths as one text, for people.
+/// Returns the paths as one text for messages, separated by commas.
 pub(super) fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -92,7 +92,7 @@ impl Merged {
         Ok(entry.with(fields))
     }
 
-    /// Returns a text for people that lists the entries of a kind.
+    /// Returns a text for messages that lists the names of all entries of a kind.
     pub(super) fn names(&self, kind: &str) -> String {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
