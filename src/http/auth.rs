@@ -20,7 +20,8 @@ pub type Login = Arc<dyn Issuer>;
 
 /// An issuer hands out credentials before every call.
 pub trait Issuer: Send + Sync {
-    /// Returns the credentials that are in force. The error is for people, and nothing is sent after an error.
+    /// Returns the credentials that are in force. The error is a message for the user. When there is an error, the call
+    /// is not sent.
     fn current(&self) -> Result<Credentials, String>;
 
     /// Tells the issuer that the API refused the credentials with this sequence number.

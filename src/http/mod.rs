@@ -48,8 +48,8 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 /// A write, without its body.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
-    /// The method by which the gate is asked: [`Gate::pass`], or [`Gate::pass_at_end`]
-    /// for a write at the end of the process.
+    /// The method of the gate that is asked for permission. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a write
+    /// at the end of the process.
     pub pass: Pass,
     pub method: Method,
     /// The path and query below the base, beginning with `/`.

@@ -137,7 +137,7 @@ pub(super) struct Call<'a> {
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
-    /// The parts of the body that may not be repeated.
+    /// The secrets in the body, which logs and errors must not repeat.
     pub(super) secrets: &'a [Secret],
 }
 
@@ -195,7 +195,7 @@ fn jittered(wait: Duration) -> Duration {
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the TLS settings with which the session's connections are made.
+    /// The sequence number of the TLS settings with which the session's connections are made.
     number: u64,
 }
 

@@ -45,7 +45,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,
-    /// Reads the settings again. `None` means that the settings never change.
+    /// Reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }
@@ -59,8 +59,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source of settings that come from files. `tls` are the settings that were read
-    /// just now, and `read` reads them again.
+    /// Returns a source whose settings come from files. `tls` are the settings that were just read from the files, and
+    /// `read` reads the files again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,

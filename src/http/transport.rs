@@ -332,7 +332,8 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns when a step of ureq must be over. This is never later than the deadline that this thread holds.
+/// Returns the moment at which a step of ureq must end. This moment is never later than the deadline that
+/// this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // ureq's "never" is more than an `Instant` can hold.

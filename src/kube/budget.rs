@@ -28,7 +28,7 @@ pub enum Above {
     Total,
 }
 
-/// When a Service was created, and its UID. Ages are compared to find the older Service.
+/// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
 /// The budget of a list: what is kept of its Services while the list is read, and
@@ -42,7 +42,7 @@ pub(super) struct Budget {
 /// The Services that count towards one limit.
 #[derive(Clone, Debug, Default)]
 struct Share {
-    /// The Services that are kept, sorted by age, each with its bytes, its place in the list and its namespace.
+    /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
     kept: BTreeMap<Age, Counted>,
     bytes: usize,
     /// The age of the oldest Service that is above the limit.

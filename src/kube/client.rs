@@ -112,8 +112,7 @@ pub struct Client {
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// The number of items that a page may have, for each kind of list whose answer was
-    /// too long when the list was read whole.
+    /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
@@ -262,7 +261,7 @@ impl Client {
         self.get("/version")
     }
 
-    /// Whether the user that we log in as may do this.
+    /// Asks the API server whether our user has the right to do this.
     pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -462,8 +461,8 @@ impl Client {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns the print of the items of an answer, which begin at its first `[`. The version of the list is not part
-    /// of the print, because the version changes more often than the items.
+    /// Returns a hash of the items of an answer, which begin at the first `[` of the body. The version of the list is
+    /// not hashed, because it changes even when the items do not change.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))

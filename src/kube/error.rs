@@ -68,7 +68,7 @@ impl Error {
         }
     }
 
-    /// Whether the credentials are not accepted, or a plugin that should give other credentials failed.
+    /// Whether the API server did not accept the credentials, or no credentials could be read or issued.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401,

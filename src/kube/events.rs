@@ -54,7 +54,7 @@ pub struct PastEvent {
     /// The type of the event: `Normal` or `Warning`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// How often the event happened. 0 means that its author does not count.
+    /// How often the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
     /// When the event was last counted up. Controllers that never count leave the field out.
@@ -101,9 +101,9 @@ impl From<&ObjectReference> for Involved {
 }
 
 impl PastEvent {
-    /// Whether one of these components signed the event, and the event is in the namespace of its object.
-    /// Anybody who may write events in this namespace can sign an event in the same way, so the text of
-    /// an event is never more than a quotation.
+    /// Whether the event names one of these components as its author and is in the namespace of its object. Anybody who
+    /// may write events in this namespace can claim to be such a component, so the text of an event may only be quoted
+    /// and is never trusted.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -113,8 +113,8 @@ impl PastEvent {
         components.contains(&author) && self.metadata.namespace == namespace
     }
 
-    /// Returns a key that sorts events by time. Times are whole seconds. The version, which grows with each write,
-    /// decides between events of the same second.
+    /// Returns a key that sorts events by time. Event times are whole seconds, so events of the same second are sorted
+    /// by their resource version, which grows with each write.
     pub fn age_order(&self) -> (Option<Timestamp>, u64) {
         let version = self.metadata.resource_version.parse();
         (self.at(), version.unwrap_or_default())

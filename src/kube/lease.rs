@@ -192,8 +192,9 @@ impl Lease {
 }
 
 impl Identities {
-    /// Notes the UID that the Service `default/kubernetes` has now. The first UID becomes the identity. Returns whether
-    /// the UID is another one than the identity and was not noted before.
+    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded
+    /// becomes the identity. Returns whether the UID differs from the identity and is new, which means that it
+    /// was not recorded before.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);

@@ -70,7 +70,7 @@ struct Queue {
     /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// The moment until which events are held back in favour of other writes.
+    /// Until this moment events are held back, so that other writes come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -119,8 +119,9 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes. Events are held back until the work ends, but for ten seconds at most, and a
-    /// thousand of them at most. Otherwise events would take a third of what the API server can do.
+    /// Does work that has many writes, and holds events back until the work ends. Events wait for ten seconds at most,
+    /// and a thousand of them at most wait. Without this, events would take a third of the requests that the API
+    /// server can handle.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -326,11 +327,11 @@ const REPEAT_AFTER: Duration = Duration::from_secs(600);
 /// there are more, the oldest half is forgotten. Each forgotten finding costs no more than a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// How many findings are remembered of one object. All controllers together report fewer
-/// findings of one object at the same time.
+/// How many findings are remembered for one object. All controllers together have fewer findings about one object
+/// at any time.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// The findings that were reported about each object in this process.
+/// The findings about each object that this process has reported.
 #[derive(Default)]
 pub struct Reported {
     /// The entries, by the hash of the object's UID and the hash of controller, reason and message.
@@ -367,8 +368,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Like [`is_due`](Reported::is_due), for a success in one part of the object while another part fails. The failure
-    /// of the other part lasts, so the finding about it is not forgotten.
+    /// Does the same as [`is_due`](Reported::is_due), but does not forget the failures of the object. It is used when
+    /// one part of the object succeeds while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,

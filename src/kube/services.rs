@@ -49,7 +49,8 @@ pub struct Service {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// Why the Service is left alone. `None` means that the Service is ours, as [`ServiceScope`] says.
+    /// The reason why this Service is not managed by us. `None` means that the Service is ours,
+    /// as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
     /// The limit that the Service is above because older Services come first. The
@@ -210,7 +211,8 @@ impl Service {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Applies the limits that the most recent list of all Services led to.
+    /// Leaves out the large fields of this Service when the budget of the most recent list says that the Service is
+    /// above a limit.
     fn limit(&mut self, budget: &Budget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -319,8 +321,8 @@ impl Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // `end` replaces this value after all Services were counted, because only then is it
-            // known which limit the Service is above.
+            // This value is a placeholder. Only after all Services are counted is it known which limit the Service is
+            // above, and then `end` sets the right value.
             service.above = Some(Above::Total);
         }
     }

@@ -12,7 +12,7 @@ pub struct Workload {
     /// The kind and the name, written as `deployment/NAME` or `daemonset/NAME`.
     pub name: String,
     pub images: Vec<String>,
-    /// The numbers of the ports that the probes of its containers use.
+    /// The port numbers that the probes of the workload's containers use.
     pub probed_ports: Vec<u64>,
     /// How many pods are ready, and how many should be. `None` means that the
     /// workload's controller has not reported it yet.
@@ -26,8 +26,8 @@ pub struct Container {
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// The variables and flags whose value is not in the workload object, each with
-    /// the place of the value, e.g. `a Secret`.
+    /// The variables and flags whose value is not in the workload object. Each comes with the place of the value,
+    /// e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
     /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
     pub imports: bool,
@@ -129,7 +129,8 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     workload
 }
 
-/// Returns the number of a probe's port. The probe may instead name one of the container's ports.
+/// Returns the port number that a probe uses. A probe may give the number itself, or the name of one of
+/// the container's ports.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),

@@ -1,6 +1,7 @@
-//! The flags and variables of hcloud-cloud-controller-manager, because its Deployment must also work with our image.
+//! The flags and variables of hcloud-cloud-controller-manager. They are accepted because its Deployment must also work
+//! with our image.
 //!
-//! A flag or variable that has no effect here is accepted, and logged once as ignored.
+//! A flag or variable that has no effect here is logged once as ignored.
 
 use Use::{Switch, WithValue};
 

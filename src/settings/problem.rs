@@ -15,7 +15,7 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was on the command line (wrong usage) and not in the environment.
+    /// Whether the setting was given on the command line, which is a usage error, and not in the environment.
     pub usage: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct Parsed {
     pub settings: Settings,
     /// Every setting that the command takes, in the order of the table.
     pub effective: Vec<Effective>,
-    /// The words that are no flags, e.g. names of nodes. Always empty for `run` and `config`.
+    /// The words that are not flags, e.g. names of nodes. The list is always empty for `run` and `config`.
     pub words: Vec<String>,
     /// Whether `--help` was given. The help is then printed even when there are problems.
     pub help: bool,
@@ -268,7 +268,8 @@ const JITTER_FACTOR: f64 = 1.2;
 /// The longest duration of a lease, because `leaseDurationSeconds` is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Checks that the durations of leader election fit together, as client-go requires it, and as our gate needs it.
+/// Checks the durations of leader election against each other. client-go has some of these rules, and our gate
+/// needs the others.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

@@ -18,15 +18,14 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
-    /// The commands that take the setting, by flag or by variable.
+    /// The commands that accept the setting, whether it is given as a flag or as a variable.
     pub commands: &'static [Command],
     pub group: Group,
     /// Whether the value is secret, so that it is never shown.
     pub secret: bool,
     /// Whether `--help` and `ccm help settings` leave the setting out.
     pub hidden: bool,
-    /// Whether `--settings-from` never takes the setting over, because the person who runs the command
-    /// decides about it.
+    /// Whether `--settings-from` leaves the setting out, because the person who runs the command decides about it.
     pub own: bool,
 }
 
@@ -264,7 +263,7 @@ impl Kind {
 }
 
 impl Command {
-    /// Whether a person runs this command and it writes, unless it is a dry run.
+    /// Whether this is a client command that writes when it is not a dry run.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that check what the daemon does at its start.
+/// The daemon, and the commands that check the things that the daemon does when it starts.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands but the daemon.

@@ -49,7 +49,7 @@ pub struct Access {
     pub login: Login,
     /// The namespace of the context, for objects that are named without a namespace.
     pub namespace: Option<String>,
-    /// The source of the configuration, for people.
+    /// The source of the configuration, for messages.
     pub origin: String,
     /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,

@@ -114,7 +114,7 @@ impl Plugin {
 }
 
 impl Held {
-    /// Returns the credentials if they have not expired at `now`, and whether they are due to be renewed.
+    /// Returns the credentials and whether they are due to be renewed. Returns `None` when they have expired at `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -184,8 +184,8 @@ struct Status {
     expiration_timestamp: Option<String>,
 }
 
-/// Returns the credentials with their number, and when they end. The error is for people, and repeats
-/// nothing of a field that may be secret.
+/// Returns the credentials with their sequence number, and when they expire. The error is a message for the user, and
+/// does not repeat fields that may be secret.
 fn parse(
     printed: &[u8],
     version: &str,
