@@ -13,7 +13,8 @@ use ureq::http::HeaderMap;
 /// The size of the pieces in which an answer is read for the parser, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// How much of a body is read before anything is done with it, in bytes. Nothing more is read of an error's body.
+/// How many bytes of a body are read into memory first, before the body is parsed or logged. Of the body of an error
+/// only this beginning is read.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
 /// How much of a body is read first when the body may have the content of an earlier answer, in bytes. The rows of some

@@ -41,7 +41,7 @@ impl Pem {
     }
 }
 
-/// Returns every certificate of a PEM text. An error says why there is none.
+/// Returns all certificates of a PEM text. The error says why no certificate is returned.
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()

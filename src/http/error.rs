@@ -56,7 +56,7 @@ pub struct Head {
     pub date: Option<Timestamp>,
 }
 
-/// How much of an API's error message is shown, in characters.
+/// The length to which an error message of an API is cut, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
 /// Returns the message of an API on one line, cut to a length that a person reads.
@@ -113,7 +113,7 @@ impl Error {
 }
 
 impl Kind {
-    /// Returns why there is no answer, as the one word that metrics use.
+    /// Returns the reason why there is no answer, as the single word that metrics use.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::Unreachable(_) => "unreachable",

@@ -124,7 +124,7 @@ impl Client {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // All tries together are shown as one wait, because for a person they are one call.
+        // The user sees one waiting message for all tries together, because to the user they are one call.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -244,7 +244,8 @@ impl Client {
         outcome
     }
 
-    /// Does the work that follows every try of any call: the heartbeat, the log and the count.
+    /// Does the work that follows every try of a call, whether it succeeded or failed: the heartbeat, the log line
+    /// and the counting.
     fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

@@ -116,8 +116,8 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
 pub struct Reading<'a> {
     /// The form of the answer, as the header `Accept` names it.
     pub accept: &'a str,
-    /// A function that says whether a body has the same content as an earlier answer. Such a body is read as `null` if
-    /// it has less than 256 KiB.
+    /// A function that says whether a body has the same content as an earlier answer. If so, and if the body has less
+    /// than 256 KiB, it is not parsed and counts as `null`.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means the limit of the client.
     pub body_limit_bytes: Option<u64>,
@@ -170,9 +170,9 @@ pub(super) fn wait_after(
     Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-/// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
-/// enough. A refused call would be refused again. A 429 is tried again only when the API says when, because a try that
-/// is too early uses up the small rate limit.
+/// Whether trying a failed read again may help. A call that timed out is not tried again, because it has taken long
+/// enough. A call that the API refused would be refused again. A 429 is tried again only when the answer says when,
+/// because a try that is too early uses up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &Error) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {

@@ -35,7 +35,8 @@ pub struct Tls {
 /// How often the files of the TLS settings are read while no call is refused.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The name of the kubeconfig's certificates and keys in complaints. The name is the same for all clients.
+/// The name under which problems with the certificates and keys of the kubeconfig are logged. All clients use the same
+/// name, so that each problem is logged once.
 const TLS: &str = "TLS";
 
 /// The TLS settings, and how to read them again from their files.
@@ -91,7 +92,7 @@ impl TlsSource {
 
 #[derive(Clone, Default, PartialEq)]
 pub enum Roots {
-    /// Mozilla's authorities, compiled in.
+    /// Mozilla's authorities, which are compiled into this program.
     #[default]
     BuiltIn,
     /// These authorities and no others.

@@ -43,7 +43,7 @@ pub(super) struct Held {
     before: Option<Deadline>,
 }
 
-/// Holds a deadline for the calls of this thread. When a deadline is held already, the earlier one counts.
+/// Sets a deadline for the calls of this thread. When this thread has a deadline already, the earlier deadline applies.
 pub(super) fn hold_deadline(deadline: Instant) -> Held {
     hold_at(deadline, Moment::now())
 }
@@ -69,8 +69,8 @@ pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether there is a deadline that has passed, or that must count as passed because nothing is
-/// known about the time since it was set.
+/// Whether the deadline of this thread has passed. A deadline also counts as passed when it is not known how much time
+/// has passed since it was set. Returns false when this thread has no deadline.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }

@@ -105,7 +105,7 @@ impl Budget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from this place of the list on, because this part of the list is read again.
+    /// Removes the Services from this place of the list on, because this part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = Budget::default();

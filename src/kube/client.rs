@@ -468,8 +468,8 @@ impl Client {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` gets what was read, and returns the token of the next page, or the reason why the answer
-    /// is no page. `token` returns `None` when the answer is `null`.
+    /// Reads one page. `token` is called with the parsed answer, and returns the token of the next page or the reason
+    /// why the answer is not a page. `token` returns `None` when the answer is `null`.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -493,8 +493,8 @@ impl Client {
     }
 }
 
-/// Returns the value of `Accept`. Every object has the forms
-/// `PartialObjectMetadataList` and `Table` when they are requested.
+/// Returns the value of the header `Accept`. An API server can send any list as `PartialObjectMetadataList` or as
+/// `Table`, and does so when `Accept` names this form.
 fn accepted(kind: &str) -> String {
     match kind {
         PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),

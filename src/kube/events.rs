@@ -22,7 +22,7 @@ pub struct Event {
     pub object: ObjectReference,
     pub reason: Reason,
     pub message: String,
-    /// When the event happened. The event may be written later.
+    /// When the event happened. The API server may receive the event later.
     pub at: Timestamp,
     /// Whether an equal event that exists is left as it is. Otherwise its count is raised. A process that has just
     /// started does not know whether the existing event is already about what the process sees.

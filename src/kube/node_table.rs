@@ -60,7 +60,7 @@ struct Column {
 /// The columns that every table of nodes begins with. The columns behind them are most of a table and are not kept.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
-/// A row, or the reason why the row cannot be read.
+/// A row that was read, or the reason why it cannot be read.
 #[derive(Deserialize)]
 #[serde(from = "SentRow")]
 struct Row(Result<NodeRow, String>);

@@ -104,8 +104,9 @@ impl Recorder {
         }
     }
 
-    /// Writes the events that may be written now. Returns how long to wait for the next event, or `None` when the
-    /// recorder has ended. A simulation calls this function, because no thread waits in a simulation.
+    /// Writes the events that may be written now. Returns how long to wait before calling this function again, or
+    /// `None` when the recorder has ended. A simulation calls this function itself, because it has no thread that
+    /// waits for events.
     pub fn write_due(&self, client: &Client) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -398,8 +399,8 @@ impl Reported {
         true
     }
 
-    /// Notes that the object is as it should be, so that its next failure is news. Returns
-    /// whether the object had failed before.
+    /// Records that the object has no failure now, so that its next failure is reported as new. Returns whether the
+    /// object had a failure before.
     pub fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
         self.forget(object, controller, Reason::is_failure)
     }

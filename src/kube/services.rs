@@ -159,7 +159,7 @@ impl Service {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Notes whether the Service is ours, and keeps only those of its annotations that the provider reads.
+    /// Determines whether the Service is ours, and drops the annotations that the provider does not read.
     pub fn select(&mut self, scope: &ServiceScope) {
         self.metadata.annotations.select(scope.annotations.0);
         let labels = std::mem::take(&mut self.metadata.labels);
@@ -242,7 +242,7 @@ impl Service {
             && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// Returns the Service as a cloud provider sees it.
+    /// Returns the data of the Service that a cloud provider needs.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;

@@ -38,7 +38,8 @@ const APPS: &str = "apis/apps/v1";
 /// The beginnings of the names that a container of a cloud-controller-manager has.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
-/// The texts of which one is part of the name of a daemon's workload or container, or of its image.
+/// The texts by which a daemon is recognized. The name of its workload or container, or of its image, contains
+/// one of them.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
 /// The fields that `valueFrom` can have, each with a name for people of the place where the value is.

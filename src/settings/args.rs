@@ -86,7 +86,7 @@ enum Known {
 }
 
 impl ArgsParser {
-    /// Reads the next flag or word. Returns false at the end of the command line.
+    /// Reads the next flag or word of the command line. Returns false when none is left.
     fn step(&mut self) -> bool {
         if self.ends_flags() || self.has_one_dash() {
             return true;
@@ -108,8 +108,8 @@ impl ArgsParser {
         true
     }
 
-    /// Whether the next word is `--`. If so, this function reads all remaining words as plain words, even those that
-    /// look like flags.
+    /// Whether the next word is `--`, which ends the flags. If so, this function reads all remaining words as plain
+    /// words, even words that begin with a dash.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -176,7 +176,8 @@ impl ArgsParser {
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of the word may be a value or more flags, and nothing says which.
+                // The rest of this word may be a value or more flags, and the two cannot be told apart, so the
+                // rest is skipped.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));

@@ -69,7 +69,8 @@ pub struct Effective {
 pub struct DaemonSettings {
     /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// The flags of the daemon. Each name ends with the workload, e.g. `--cluster-name of deployment kube-system/ccm`.
+    /// The flags of the daemon. The name of each flag is followed by the workload, e.g. `--cluster-name
+    /// of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -155,8 +156,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the text of a variable that is set and not empty. For a variable that names a file, returns the text
-    /// of the file.
+    /// Returns the text of a variable, or `None` when the variable is not set or is empty. When the variable holds the
+    /// path of a file, returns the text of the file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -231,7 +232,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the text as people may see it, or `None` for a secret.
+    /// Returns the text in a form that may be printed, or `None` when the text is a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,

@@ -6,7 +6,8 @@ use std::fmt;
 /// The length of the longest value that a message repeats, in characters.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// A problem with a setting, in words for the person who wrote it. It never holds a secret.
+/// A problem with a setting, in words for the person who set the setting. The text of a problem never
+/// contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The flag or variable as it was written, dashes included.

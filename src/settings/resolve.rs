@@ -158,7 +158,7 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // A misspelt name of an ignored variable is not reported.
+    // A name that is nearer to an ignored variable than to any variable of ours is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }

@@ -6,7 +6,8 @@ use crate::text::named;
 /// A setting, with everything that parsing, `--help` and `ccm help settings` need to know.
 #[derive(Debug)]
 pub struct Setting {
-    /// The name in `ccm help settings` and `ccm config`, when neither the flag nor the variable has that name.
+    /// The name of the setting in `ccm help settings` and `ccm config`, when this name differs from the flag and
+    /// from the variable.
     pub called: &'static str,
     /// The long flags without their dashes. The first one is preferred, the others are its aliases.
     pub flags: &'static [&'static str],
@@ -220,9 +221,9 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Whether `--settings-from` takes the setting over. How a person reaches both APIs, what is printed, and whether
-    /// anything is written at all are the person's own decisions. Besides, a token is sent to no address that an object
-    /// of the cluster names.
+    /// Whether `--settings-from` takes the setting over. The person who runs the command decides how both APIs are
+    /// reached, what is printed, and whether anything is written. URLs are never taken over, because a token must not
+    /// be sent to an address that an object of the cluster contains.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url

@@ -1,6 +1,6 @@
 //! The table of settings. Each setting is one row, and the rows are in the order in which help prints them.
 //!
-//! A row has the texts that people see, the field of [`Settings`] with its type, and the function that reads the value.
+//! A row has the texts for the user, the field of [`Settings`] with its type, and the function that reads the value.
 //! Defaults of load balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
@@ -87,7 +87,7 @@ macro_rules! settings {
         /// All settings with their types. A setting that the command does not take has its default.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            /// The settings `HCLOUD_LOAD_BALANCERS_*`, which are mainly defaults for Services without
+            /// The settings `HCLOUD_LOAD_BALANCERS_*`. Most of them are defaults for Services that do not have
             /// the corresponding annotation.
             pub load_balancers: LoadBalancerDefaults,
             $($($(pub $field: Sourced<$type>,)?)*)*

@@ -203,9 +203,9 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     })
 }
 
-/// Returns the login with which every call is authenticated. Only one way counts, as in kubectl. A token or a user name
-/// with a password comes first, then a client certificate (the login is then `None`), then a plugin. A plugin may ask
-/// for the cluster's data, and its run time is limited.
+/// Returns the login with which every call is authenticated. Only one kind of login is used, as in kubectl. A token or
+/// a user name with a password comes first, then a client certificate (the login is then `None`), then a plugin. A
+/// plugin may ask for the cluster's data, and its run time is limited.
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,

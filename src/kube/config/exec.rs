@@ -40,7 +40,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct Held {
-    /// How often the program has run.
+    /// How many times the program was run so far.
     runs: u64,
     credentials: Option<Credentials>,
     failure: Option<(Instant, String)>,
