@@ -170,8 +170,8 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// The reasons why something that was read is not used, by the name of what was read. Several clients of a process read
-/// the same files, so they share these reasons.
+/// The reasons why a secret or the TLS settings could not be read again, as they were last logged. The key is the name
+/// of what was read. Several clients of a process read the same files, so they share these reasons.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Logs why something that was read is not used, unless this reason was also the last one that was logged about it.
@@ -183,7 +183,7 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets the complaint about something that could not be read before and now can.
+/// Forgets why something could not be read, because reading it has now succeeded.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

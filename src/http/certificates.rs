@@ -29,7 +29,7 @@ impl PartialEq for Identity {
     }
 }
 
-/// A PEM text, and the name of the text in messages.
+/// A PEM text, and the name that messages use for the text.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -116,7 +116,7 @@ pub struct Chain {
     /// The certificates in PEM. Everything else that stood beside them is dropped.
     pub pem: String,
     pub certificates: usize,
-    /// The SHA-256 of all certificates, in hexadecimal digits.
+    /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
     /// When the first certificate becomes valid.
     pub not_before: Timestamp,

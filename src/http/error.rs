@@ -26,7 +26,7 @@ pub enum Kind {
     Request(String),
     /// There was no connection, or the connection broke.
     Unreachable(String),
-    /// The call did not end within this time.
+    /// The call did not end within its time limit, which is the value.
     TimedOut(Duration),
     /// The server's certificate is not accepted, because of an unknown authority, another
     /// name, or its expiry. Nothing was sent.
@@ -88,7 +88,8 @@ impl Error {
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
-            // A part of a correlation ID is of no use, so an ID with a secret is dropped.
+            // An ID that contains a secret is dropped and not redacted, because a part of a correlation ID is
+            // of no use.
             head.correlation_id =
                 head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
@@ -184,8 +185,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
     }
 }
 
-/// Describes an I/O error in our words. While a body is read, ureq hides its own errors and
-/// those of rustls inside an `io::Error`.
+/// Describes an I/O error for the user. While a body is read, ureq wraps its own errors and those of rustls into an
+/// `io::Error`, and this function unwraps them.
 pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     use std::io::ErrorKind::*;
     let inner = error.get_ref();

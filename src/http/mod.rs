@@ -70,8 +70,8 @@ pub struct Client {
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit in the machine's time. All reads that this thread makes in `work`, with their retries,
-/// end when the limit is over.
+/// Runs `work` with a time limit, which is measured by the machine's clock. All reads that this thread makes in `work`
+/// end when the limit is over, and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Returns the scheme, host and path of the API.
+    /// Returns the base URL of the API: scheme, host and path.
     pub fn base(&self) -> &str {
         &self.settings.base
     }

@@ -94,8 +94,7 @@ named! {
 /// A function that gets a whole body and says whether the body has the same content as an earlier answer.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// A way to turn an answer into a value while the answer streams in. Each try of a
-/// call begins with a new copy of the parser.
+/// A way to turn an answer into a value while the answer streams in. The parser is copied for each try of a call.
 pub trait Parse: Copy {
     type Value;
 
@@ -154,8 +153,8 @@ const TRIES: u32 = 3;
 /// The longest `Retry-After` that a thread sleeps for. The caller decides about a longer wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Returns how long to wait after this many tries of a read before the next try, or `None` when there is no next try.
-/// `first` is the wait before the second try. The wait doubles with each further try.
+/// Returns how long to wait before the next try of a read that was tried `tries` times, or `None` when there is no next
+/// try. `first` is the wait before the second try. The wait doubles with each further try.
 pub(super) fn wait_after(
     tries: u32,
     first: Duration,
@@ -270,8 +269,8 @@ impl Sessions {
 /// connection, and shorter than the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How many idle connections are kept at most. All connections that were used at the same time must be kept, or else
-/// each of many writers would connect again for each of its writes.
+/// How many idle connections are kept at most. As many as are used at the same time must be kept, because a writer
+/// whose connection is not kept would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
 /// Makes the agent for the API. `tls` has the TLS settings that are in force now.

@@ -32,7 +32,7 @@ pub struct Tls {
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// How often the files of the TLS settings are read while no call is refused.
+/// How often the files of the TLS settings are read again while no call fails because of TLS or credentials.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
 /// The name under which problems with the certificates and keys of the kubeconfig are logged. All clients use the same
@@ -249,7 +249,8 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     }
 }
 
-/// Accepts any certificate whose key the server has, for `insecure-skip-tls-verify`.
+/// Accepts any certificate, for `insecure-skip-tls-verify`. The server must only prove that it has the
+/// certificate's private key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -90,8 +90,8 @@ impl Drop for Held {
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that the connection is direct.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together, in the
-    /// machine's time, which tests do not shorten.
+    /// How long resolving, connecting and the proxy's answer may take together. This is the machine's time, which tests
+    /// do not shorten.
     pub(super) timeout: Duration,
 }
 

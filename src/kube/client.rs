@@ -103,7 +103,8 @@ pub struct Print(Option<u64>);
 
 /// A client of one cluster. All threads share the client.
 pub struct Client {
-    /// Computes prints. The keys are random, so that nobody who writes objects can make two lists with the same print.
+    /// Computes the hashes of lists. The keys are random, so that nobody who writes objects can make two different
+    /// lists with the same hash.
     hasher: RandomState,
     http: http::Client,
     namespace: Option<String>,

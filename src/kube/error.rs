@@ -1,4 +1,4 @@
-//! A failed call to the Kubernetes API, in its own words.
+//! The errors of failed calls to the Kubernetes API.
 
 use crate::http;
 use serde_json::Value;
@@ -46,7 +46,8 @@ impl Error {
         self.is(404, "NotFound")
     }
 
-    /// Whether a `continue` token or resource version is too old. The list is read again from its beginning.
+    /// Whether a `continue` token or resource version is too old. The caller then reads the list again
+    /// from its beginning.
     pub fn is_expired(&self) -> bool {
         self.is(410, "Expired")
     }

@@ -199,7 +199,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The official role has no `get` on events. Without that right only the time is brought up to date.
+    // The official role does not allow `get` on events. Without this right the count cannot be raised, and only the
+    // time of the event is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({

@@ -15,9 +15,9 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest value of a label that is kept, in characters. A longer value is cut and marked, so that no cut value
-/// reads as a valid one. No value that is read here is that long (a label's has 63 characters at most), and other
-/// programs keep kilobytes in annotations.
+/// The longest value that is kept, in characters. A longer value is cut and marked, so that no cut value reads as a
+/// valid one. Values that this program uses are never that long (the value of a label has 63 characters at most), but
+/// other programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
 /// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
@@ -134,8 +134,7 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// The annotations of a Service that the provider reads. When they are above a limit in
-/// number or size, all of them are dropped.
+/// The annotations of a Service that the provider reads. All of them are dropped when they are too many or too large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// The pairs, which all versions of a Service share that have equal annotations.

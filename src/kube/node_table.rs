@@ -25,7 +25,7 @@ pub struct NodeRow {
     pub meta: Option<RowMeta>,
 }
 
-/// The fields of a row's metadata that are read.
+/// The metadata of a row. Fields that are not used are not read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RowMeta {
     pub uid: String,

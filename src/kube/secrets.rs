@@ -23,7 +23,7 @@ const BYTES_AT_MOST: usize = 64 << 10;
 
 /// A Secret as it was at one moment.
 pub struct ReadSecret {
-    /// The version of the Secret, which is another one after each change.
+    /// The resource version of the Secret, which differs after each change.
     pub version: String,
     pair: Result<ValidPair, String>,
 }

@@ -136,7 +136,7 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// A page of a list, in any of the forms in which lists are read.
+/// A page of a list. Each form in which lists are read has its own implementation.
 pub(super) trait Page: DeserializeOwned {
     type Item;
 

@@ -35,7 +35,7 @@ pub struct Container {
 
 const APPS: &str = "apis/apps/v1";
 
-/// The beginnings of the names that a container of a cloud-controller-manager has.
+/// The names of containers that run a cloud-controller-manager begin with one of these texts.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
 /// The texts by which a daemon is recognized. The name of its workload or container, or of its image, contains

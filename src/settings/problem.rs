@@ -10,7 +10,7 @@ const SHOWN_CHARACTERS: usize = 80;
 /// contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The flag or variable as it was written, dashes included.
+    /// The flag or variable as the user wrote it, including the dashes.
     pub setting: String,
     /// The value of the setting. `None` for secrets, and when nothing was set.
     pub value: Option<String>,
@@ -36,7 +36,7 @@ impl Problem {
         Problem { usage: false, ..Problem::usage(setting.to_string(), message) }
     }
 
-    /// Whether the problem is about this setting, by any of its names.
+    /// Whether the problem is about this setting, no matter which of the setting's names was used.
     pub fn is_about(&self, setting: &Setting) -> bool {
         setting.names().any(|name| name == self.setting)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for Problem {
 }
 
 impl Notice {
-    /// Creates the notice about a flag or variable of hcloud-cloud-controller-manager that has no effect.
+    /// Creates the notice that a flag or variable of hcloud-cloud-controller-manager has no effect.
     pub(super) fn ignored(name: &str) -> Notice {
         Notice {
             level: log::Level::Info,

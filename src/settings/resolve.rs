@@ -21,7 +21,8 @@ use std::time::Duration;
 /// A command line and an environment that were parsed.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The settings. A wrong setting has its default here, and a [`Problem`] in `problems`.
+    /// The settings. A setting whose value is wrong has its default value here, and `problems` contains a [`Problem`]
+    /// about the wrong value.
     pub settings: Settings,
     /// Every setting that the command takes, in the order of the table.
     pub effective: Vec<Effective>,

@@ -414,7 +414,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // The interval is longer than zero, like every interval.
+    // `interval` refuses zero, as for every other interval.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: Kind::Duration,

@@ -244,8 +244,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
 /// The longest wait for the Robot web service. After this time every limit of the web service is full again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses the wait after the Robot web service reported its rate limit. 0 means unset,
-/// as in hcloud-cloud-controller-manager.
+/// Parses how long to wait after the Robot web service has reported that its rate limit is reached. Returns `None` for
+/// 0, as hcloud-cloud-controller-manager does.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))

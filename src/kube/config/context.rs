@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. The limit is so short that a thread that
-/// waits for a plugin does not count as dead.
+/// How long a credential plugin may run. The limit is so short that a thread that waits for a plugin is not
+/// taken for dead.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The sources of the configuration that the settings and the environment name.

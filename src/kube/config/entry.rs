@@ -227,8 +227,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // The value may be a number or a boolean. Such a value cannot be taken as text,
-            // because YAML turns `0123` into `83`.
+            // The user may have written a number or a boolean. It cannot be taken as text, because YAML turns
+            // `0123` into `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

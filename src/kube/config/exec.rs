@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has failed is not run again for this time, which is the machine's time. The pause keeps each thread
-/// from running the program again, and is short enough for a Lease to be renewed.
+/// A program that has failed is not run again during this pause. Without the pause, every thread that needs
+/// credentials would run the program again. The pause is short enough for a Lease to be renewed in time, and is
+/// measured by the machine's clock.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -152,7 +153,7 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again, unless the credentials that were refused have been replaced in the meantime.
+    /// Runs the program again, unless other credentials have already replaced the refused credentials.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
@@ -264,7 +265,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The program's name as the kubeconfig has it, for messages.
+    /// The program's name as it stands in the kubeconfig, for messages.
     name: String,
     path: PathBuf,
     exec: Exec,
