@@ -56,7 +56,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A request that was sent, and how its answer is read.
+/// A request that was sent, with the options for reading its answer.
 pub(super) struct Asked<'a> {
     /// The method and the URL of the call.
     pub(super) line: &'a str,
@@ -99,8 +99,8 @@ impl Asked<'_> {
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // An error status whose body cannot be read whole is reported as that status.
-            // The failed read is no second error.
+            // An error status whose body cannot be read whole is reported as this status. The failure to read the body
+            // is not reported.
             _ => Err(Kind::Status(start)),
         };
         match parsed {

@@ -47,7 +47,7 @@ impl Issuer for SecretSource {
     }
 }
 
-/// Fixed credentials never change.
+/// These credentials are fixed, so they are returned for every call.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())

@@ -63,13 +63,13 @@ fn no_certificate(pem: &[u8]) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The number of other certificates in the same text, which are damaged or of a kind that cannot be used here.
+    /// How many other certificates the same text has that are damaged or of a kind that cannot be used here.
     pub unusable: usize,
 }
 
 impl Authorities {
-    /// Returns the authorities of a PEM text that can be used, or an error that says why there are none. A bundle of a
-    /// hundred certificates is not refused because one of them is outdated.
+    /// Returns the usable authorities of a PEM text, or an error that says why there are none. A bundle of a hundred
+    /// certificates is not refused because one of them cannot be used.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -157,9 +157,9 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The library is asked about the earliest and
-/// the latest possible moment, and its two errors name the limits. The issuer, which is unknown here, does not matter
-/// because the library checks the moment first.
+/// Returns the first and the last moment at which a certificate is valid. The certificate is verified at the earliest
+/// and at the latest possible moment, and the two errors of the library contain the limits. The issuer is unknown here,
+/// which does not matter because the library checks the validity first.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -33,7 +33,7 @@ pub enum Kind {
     Untrusted(String),
     /// The TLS handshake failed for another reason.
     Tls(String),
-    /// The answer has a status of 300 or more. The value is the beginning of its body.
+    /// The answer has a status of 300 or more. The value is the beginning of the answer's body.
     Status(Vec<u8>),
     /// The answer has a status of 2xx and is not what the API answers.
     Malformed(String),

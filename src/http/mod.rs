@@ -223,8 +223,8 @@ impl Client {
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = clock::now();
-        // The time-out is in whole milliseconds of the machine's time because error messages report it in this unit.
-        // The deadline is what ends the call.
+        // The time-out is rounded up to whole milliseconds of the machine's time, because error messages report it in
+        // milliseconds. The call is ended by the deadline and not by this time-out.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);

@@ -226,7 +226,8 @@ enum Hosts {
     All,
     /// A range like `10.0.0.0/8`. The address `10.0.0.1` is a range of one address.
     Range(IpNet),
-    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The text is kept with the dot in front.
+    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
+    /// dot in front.
     Below(String),
     /// A domain like `example.com`, and the hosts below the domain.
     Domain(String),

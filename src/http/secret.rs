@@ -81,8 +81,8 @@ const REDACTED: &str = "[redacted]";
 /// The shortest piece of base64 that is searched for. A shorter piece would be found in unrelated texts.
 const BASE64_CHARACTERS: usize = 16;
 
-/// The largest number of backslashes before a character that are recognized as an escape. A JSON text in a JSON text in
-/// a JSON text has that many.
+/// The largest number of backslashes before a character that are recognized as an escape. A JSON text has this many
+/// when it is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
 /// The shortest secret that is searched for in everything that is printed.
@@ -120,9 +120,9 @@ pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
 }
 
 impl Secret {
-    /// Returns the forms of the secret, which are the plain text and pieces of base64. When a text that contains the
-    /// secret is encoded, the middle of the encoded secret depends only on how many bytes stand before the secret.
-    /// These middle pieces are returned.
+    /// Returns the texts by which the secret is found in output: the plain text and pieces of base64. When a text that
+    /// contains the secret is encoded, the middle part of the encoded secret depends only on how many bytes stand
+    /// before the secret. These middle parts are the pieces.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -151,7 +151,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
-    // The part of the text before `copied` was copied to `shown` or replaced.
+    // The text before `copied` is done: it was copied to `shown`, or its secrets were replaced.
     let mut copied = 0;
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {

@@ -69,8 +69,8 @@ impl TlsSource {
         TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
-    /// Reads the files again when they were last read at least `after` ago. The present settings stay in force until
-    /// the files are complete and fit each other.
+    /// Reads the files again when they were last read at least `after` ago. While the files are incomplete or do not
+    /// fit each other, the present settings stay in force.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
             && clock::since(self.read_at) >= after
@@ -291,8 +291,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Returns the message about a URL that [`leaves_unencrypted`](crate::text::leaves_unencrypted). `what`
-/// is the secret that is sent to the URL.
+/// Returns the error message for a URL for which [`leaves_unencrypted`](crate::text::leaves_unencrypted) is true.
+/// `what` names the secret that would be sent to the URL.
 pub fn without_tls(what: &str) -> String {
     format!(
         "without TLS anyone on the way reads the {what}; use https://, or set {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true where \

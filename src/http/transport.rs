@@ -33,7 +33,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the first of the deadlines that this thread holds was set.
+    /// The moment at which this thread set the first of the deadlines that it holds.
     begun: Moment,
 }
 
@@ -153,9 +153,9 @@ impl Connect {
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Whether something was sent and nothing has come since.
+    /// Whether bytes were sent after the last bytes were received.
     is_unanswered: bool,
-    /// The reason why a step failed first. Each later step fails for this reason too; see [`Socket::step`].
+    /// The reason for the first step that failed. Each later step fails for this reason too; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
@@ -279,7 +279,7 @@ struct InMemory {
     authority: String,
     buffers: LazyBuffers,
     request: Vec<u8>,
-    /// The part of the answer that was not read yet.
+    /// The part of the answer that the client has not read yet.
     answer: VecDeque<u8>,
 }
 

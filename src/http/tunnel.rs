@@ -231,8 +231,8 @@ impl<S: Read + Write> Opening<'_, S> {
         })
     }
 
-    /// Returns the error for a proxy that does not allow the connection. The exceptions in the environment do not
-    /// count when a kubeconfig names the proxy.
+    /// Returns the error for a proxy that refuses the connection. The message suggests `NO_PROXY`, unless a kubeconfig
+    /// names the proxy, because `NO_PROXY` has no effect then.
     fn not_let_through(&self, to: &str) -> Kind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url to name another proxy or none",

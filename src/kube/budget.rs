@@ -1,9 +1,9 @@
-//! Limits how much of all Services is kept. There is one limit for each namespace and one for all namespaces together.
+//! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
 //! Within each limit the oldest Services come first.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
-//! never more is kept than both limits allow. Once a Service is above a limit, all younger Services are above the limit
-//! too. The order of the list therefore makes no difference.
+//! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
+//! limit too. The result therefore does not depend on the order of the list.
 
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
@@ -31,15 +31,15 @@ pub enum Above {
 /// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// The budget of a list: what is kept of its Services while the list is read, and
-/// afterwards which Services are above a limit.
+/// The budget of a list. While the list is read, it says which Services are kept whole. Afterwards it says which
+/// Services are above a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
     namespaces: HashMap<String, Share>,
     total: Share,
 }
 
-/// The Services that count towards one limit.
+/// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
 struct Share {
     /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
@@ -73,8 +73,8 @@ impl Above {
 }
 
 impl Budget {
-    /// Counts a Service of this size at this place in the list. Returns the places of the Services that this addition
-    /// puts above a limit. The new Service itself may be among them.
+    /// Adds a Service of this size, which stands at this place in the list. Returns the places of all Services that are
+    /// above a limit because of this. The new Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,

@@ -23,15 +23,14 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a read may take. 5,000 nodes of 25 kB can arrive in this time over a slow line.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest answer that is read, in bytes: twice the largest list that we expect. An answer is parsed while it
-/// streams in, so this limit bounds time and not memory.
+/// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we expect. An answer
+/// is parsed while it streams in, so this limit bounds time and not memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
 /// The longest list of Services that is read as one answer, in bytes. Tenants make Services, and each Service may have
 /// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// The number by which the page size is divided after an answer that was too long.
-/// Each size is a fifth of the size before.
+/// After an answer that was too long, the page size is divided by this number.
 const SMALLER_PAGE: u32 = 5;
 /// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
 /// page of this size fits into any limit.
@@ -109,7 +108,7 @@ pub struct Client {
     http: http::Client,
     namespace: Option<String>,
     origin: String,
-    /// The scope that decides which of the Services that are read are ours.
+    /// Decides which of the Services that are read are ours.
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
@@ -193,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Returns a client without an API server, for code that needs a client and makes no call.
+    /// Returns a client that has no API server, for code that needs a client but makes no call.
     pub(crate) fn of_nowhere() -> Client {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
@@ -376,10 +375,10 @@ impl Client {
         })
     }
 
-    /// Reads a list page by page into the value that `begin` makes and `read_page` fills. `read_page` returns `None`
-    /// when the answer is `null`. When the `continue` token of the list expires on the way, the list is read again from
-    /// its beginning, but only a few times. A list from the API server's cache is read in one answer, or in pages when
-    /// that answer is too long.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to the value, or returns
+    /// `None` when the answer is `null`. When the `continue` token of the list expires on the way, the list is read
+    /// again from its beginning, but only a few times. A list from the API server's cache is read in one answer, or in
+    /// pages when that answer is too long.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -521,7 +520,7 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try by its resource.
+/// Counts a try in the metrics, by the resource in its path.
 fn count(method: Method, path: &str, stage: Stage) {
     match stage {
         Stage::Begun => {}

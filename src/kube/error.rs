@@ -10,7 +10,7 @@ pub enum Error {
     Status(Box<Status>),
     /// There is no answer of the API, because of the network or TLS, or because a proxy answered.
     Http(Box<http::Error>),
-    /// The answer is not what was asked for. `call` is the method and the URL.
+    /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
@@ -104,7 +104,7 @@ impl Error {
         matches!(self.unanswered(), Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_)))
     }
 
-    /// Whether the gate did not let a write pass.
+    /// Whether the gate refused the write.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::Kind::Refused(_)))
     }
@@ -182,8 +182,9 @@ impl fmt::Display for Error {
 /// How many times an object is planned and written at most when another writer is faster each time.
 pub const CONFLICT_TRIES: u32 = 5;
 
-/// Runs `attempt` again, a few times at most, when another writer was faster. The first attempt gets `true` and may use
-/// what was read before. Each later attempt gets `false`, reads the object again and plans again.
+/// Runs `attempt`, and runs it again, a few times at most, when another writer has changed the object first. The first
+/// attempt gets `true` and may use the object as it was read before. Each later attempt gets `false`, reads the object
+/// again and plans again.
 pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
     let mut tries = 1;
     loop {

@@ -1,7 +1,8 @@
-//! Events, with which `kubectl describe` shows what we did. They are best effort, and never a flood.
+//! Events, with which `kubectl describe` shows what we did. An event may be lost, and their number is limited.
 //!
-//! The memory of what was reported is lost at a restart. An event's name is therefore made from its object, UID, reason
-//! and message, so that an event that exists already is counted up instead of being written a second time.
+//! A process that restarts does not know which events it has written before. An event's name is therefore made
+//! from its object, UID, reason and message. When an event of this name exists, its count is raised and no second
+//! event is written.
 
 use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
 use super::error::Error;

@@ -137,10 +137,10 @@ type Pair = (Box<str>, Box<str>);
 /// The annotations of a Service that the provider reads. All of them are dropped when they are too many or too large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The pairs, which all versions of a Service share that have equal annotations.
+    /// The pairs. All versions of a Service that have equal annotations share this memory.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// The number of annotations that the provider does not know and whose names are not kept either.
+    /// The number of further annotations that the provider does not know. Their names are not kept.
     pub(super) more_unknown: usize,
 }
 

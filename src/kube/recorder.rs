@@ -66,8 +66,8 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// The moment until which the warnings written so far would last at the rate of one warning for each
-    /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
+    /// Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The burst limits how far in the
+    /// future the moment may be. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// Until this moment events are held back, so that other writes come first.
@@ -131,8 +131,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while another thread writes the events of the work, and then waits
-    /// until the last of these events is written.
+    /// Does the work while another thread writes the events of the work. Returns when the last of these
+    /// events is written.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -335,7 +335,7 @@ const OF_ONE_OBJECT_AT_MOST: usize = 40;
 /// The findings about each object that this process has reported.
 #[derive(Default)]
 pub struct Reported {
-    /// The entries, by the hash of the object's UID and the hash of controller, reason and message.
+    /// The entries. The key is the hash of the object's UID, and the hash of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
@@ -351,8 +351,8 @@ struct Entry {
 
 impl Reported {
     /// Whether the finding must be reported now, because it is new or was last reported long enough ago. When the
-    /// function returns true, the finding counts as reported. After a failure, the controller's next success counts as
-    /// new. After a success, its next failure counts as new.
+    /// function returns true, it records the finding as reported. A success that a controller reports after a failure
+    /// is always new, and so is a failure after a success.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,

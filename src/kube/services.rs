@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The finalizer that a Service has as long as its load balancer may exist.
+/// The finalizer that a Service has while its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The kind of a Service in references to it.
@@ -129,7 +129,8 @@ pub struct AnyServiceMeta {
     pub has_our_finalizer: bool,
 }
 
-/// Reads the finalizers of a Service and returns whether ours is among them. The finalizers themselves are not kept.
+/// Reads the finalizers of a Service and returns whether our finalizer is among them. The finalizers themselves
+/// are not kept.
 fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(has_ours(&Finalizers::deserialize(d)?))
 }
@@ -278,14 +279,15 @@ impl Service {
     }
 }
 
-/// The Services of a list, and the print by which an unchanged list is recognized.
+/// The Services of a list, and the hash by which an unchanged list is recognized.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<Service>>>,
     print: Print,
 }
 
-/// The Services of a list while the list is read. Each Service is cut to what is kept of it as soon as it is read.
+/// The Services of a list while the list is read. What is not kept of a Service is dropped as soon as the
+/// Service is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
     /// The Services of the list that was read before, by UID. A Service that is equal to the Service with the same UID
@@ -339,7 +341,7 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services, and the part of the budget that is needed afterwards to decide about a single Service.
+    /// Returns the Services, and the part of the budget that later decides about a single Service.
     fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -353,8 +355,8 @@ impl Collected<'_> {
     }
 }
 
-/// Reads a page of Services one by one into the collected Services. The value is the token of the next page, or the
-/// reason why the answer is no page. It is `None` when the answer is null.
+/// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
+/// page, or the reason why the answer is not a page. The value is `None` when the answer is null.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 

@@ -157,8 +157,8 @@ impl<T: DeserializeOwned> Page for ListPage<T> {
     }
 }
 
-/// An item of a list, which is put into an `Arc` as soon as it is parsed, so that a growing list moves pointers.
-/// (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
+/// An item of a list, which is put into an `Arc` as soon as it is parsed. When the list grows, only pointers are then
+/// moved. (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
 #[derive(Debug)]
 struct Shared<T>(Arc<T>);
 
@@ -227,8 +227,8 @@ impl PodCidrs {
     }
 }
 
-/// Reads a time of RFC 3339. A text that is no time counts as missing, so that nothing
-/// more important is lost because of a time.
+/// Reads a time of RFC 3339. A text that is not a time counts as missing, so that an object with a wrong time can
+/// still be read.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
@@ -269,7 +269,7 @@ impl<T, const N: usize> First<T, N> {
         (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
 
-    /// Leaves out the items that do not fulfil `is_kept`.
+    /// Removes the items that do not fulfil `is_kept`.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();
         self.kept.retain(is_kept);

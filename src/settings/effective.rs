@@ -86,12 +86,12 @@ pub(super) struct Resolver<'a> {
     pub(super) problems: Vec<Problem>,
 }
 
-/// A text for a setting that is not parsed yet.
+/// A text that may become the value of a setting, and that is not parsed yet.
 pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text was on our own command line.
+    /// Whether the text comes from the command line of this process.
     is_usage: bool,
     /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
     file: Option<(&'static str, PathBuf)>,
@@ -109,9 +109,9 @@ impl Resolver<'_> {
         value.map(|value| Sourced::new(value, source))
     }
 
-    /// Reads a setting. The last candidate that can be parsed is the value, and each one that can't be parsed
-    /// is a problem. Without a candidate the value is the default of the table, or the default of the type when
-    /// the table has none.
+    /// Reads a setting. The value is the last candidate that can be parsed, and each candidate that cannot be parsed is
+    /// reported as a problem. Without a candidate the value is the default in the setting's row, or the default of the
+    /// type when the row has no default.
     pub(super) fn setting<T: Default>(
         &mut self,
         setting: &'static Setting,

@@ -44,8 +44,8 @@ pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environme
     parse_with_daemon(command, words, environment, None)
 }
 
-/// Parses the settings of one command. A setting that is unset gets its value from the daemon of a cluster, when the
-/// setting is one that `--settings-from` takes over.
+/// Parses the settings of one command. A setting that has no value on the command line or in the environment is taken
+/// from the daemon of a cluster, if `--settings-from` takes over such a setting.
 pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -94,7 +94,8 @@ pub fn parse_with_daemon(
 }
 
 impl DaemonSettings {
-    /// Reads the words after the daemon's program, and the daemon's variables. The error has the problems of the words.
+    /// Parses the arguments that follow the daemon's program, and takes the daemon's variables. The error contains the
+    /// problems of the arguments.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -263,7 +264,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`. A candidate may look this many retry periods later.
+/// client-go's `JitterFactor`. A candidate waits up to this many retry periods before it looks at the Lease again.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// The longest duration of a lease, because `leaseDurationSeconds` is an int32.

@@ -1,4 +1,4 @@
-//! The fields of a row in the table of settings.
+//! The data of a setting, which are the fields of a row in the table of settings.
 
 use crate::provider::variables::VariableName;
 use crate::text::named;

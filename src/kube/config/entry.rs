@@ -104,9 +104,9 @@ pub(super) struct Entry<T> {
     pub(super) fields: T,
 }
 
-/// Reads the fields of an entry by their types. The error is a field, and what is wrong with the field. A field that
-/// cannot be used is an error and is never silently left out, because it may have been set to make a connection safe,
-/// or may be a misspelling of such a field.
+/// Reads the fields of an entry into a type. The error is the name of a field, and what is wrong with the field. A
+/// field that cannot be used is an error and is never silently ignored, because it may have been set to make a
+/// connection safe, or may be a misspelling of such a field.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
@@ -213,7 +213,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
 }
 
-/// Returns the parser's message without the unexpected values that the parser quotes, because they may be secrets.
+/// Returns the parser's message. Values that the parser quotes are left out, because they may be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;

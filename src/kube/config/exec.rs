@@ -130,7 +130,7 @@ impl Held {
     }
 }
 
-/// Returns how long before their end the credentials are renewed.
+/// Returns how long before they expire the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -243,7 +243,8 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
-        // The library cannot parse the last days of the year 9999, and programs that mean "never" write just these.
+        // The library cannot parse the last days of the year 9999. Programs that mean "never" write a time
+        // in these days.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not a time of RFC 3339".to_owned()),
     }

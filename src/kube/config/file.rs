@@ -23,7 +23,8 @@ struct File {
     users: Option<Vec<Named>>,
 }
 
-/// An item of a list of a kubeconfig. Its fields are under the name of its kind.
+/// An item of a list in a kubeconfig. The fields of the item are under a key that is the kind of the
+/// item, e.g. `cluster`.
 #[derive(Deserialize)]
 #[serde(expecting = "an entry with a name and its fields")]
 struct Named {
@@ -150,7 +151,7 @@ fn parse(path: &Path) -> Result<Option<File>, String> {
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
-    // The parser takes a byte order mark for a document of its own, so the mark is cut off.
+    // A byte order mark at the beginning is removed, because the parser would read it as a separate document.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     serde_yaml::from_str(text).map_err(|why| error(path, explained(&why)))
 }
