@@ -110,8 +110,8 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the beginning of a body for the log, as text. The text is redacted before it is cut, because
-/// half a secret would not be found any more.
+/// Returns the beginning of a body as text for the log. The secrets are redacted before the text is cut, because a
+/// secret that the cut had shortened would not be recognized.
 pub(super) fn beginning(body: &[u8], secrets: &[Secret]) -> String {
     let text = redact(&String::from_utf8_lossy(body), secrets);
     cut(&text, SHOWN_CHARACTERS).into_owned()

@@ -115,8 +115,8 @@ impl SecretSource {
         SecretSource::new(None, Some(secret))
     }
 
-    /// Returns a source that reads a token's file. `first` is what was read from the file already, because a pipe, such
-    /// as a shell's `<(pass hcloud)`, can be read only once.
+    /// Returns a source that reads a token from a file. `first` is the token that was already read from the file,
+    /// because a pipe, such as a shell's `<(pass hcloud)`, can be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
         SecretSource::new(Some(path), first)
     }
@@ -174,7 +174,7 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
 /// of what was read. Several clients of a process read the same files, so they share these reasons.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why something that was read is not used, unless this reason was also the last one that was logged about it.
+/// Logs why something could not be read again, unless the same reason was the last one that was logged for it.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {

@@ -88,8 +88,8 @@ impl Authorities {
 }
 
 impl Identity {
-    /// Reads a certificate chain, our own certificate first, and its key (PKCS#1, PKCS#8 or SEC1). The error says
-    /// whether the certificate or the key is wrong, and how.
+    /// Reads a certificate chain that begins with our own certificate, and the key of this certificate (PKCS#1, PKCS#8
+    /// or SEC1). The error says whether the certificate or the key is wrong, and how.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
@@ -113,7 +113,7 @@ impl Identity {
 
 /// The certificate chain by which a server proves its identity, as the chain was read.
 pub struct Chain {
-    /// The certificates in PEM. Everything else that stood beside them is dropped.
+    /// The certificates in PEM. All other text that stood beside them is dropped.
     pub pem: String,
     pub certificates: usize,
     /// The SHA-256 hash of all certificates together, in hexadecimal digits.

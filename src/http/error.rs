@@ -35,7 +35,7 @@ pub enum Kind {
     Tls(String),
     /// The answer has a status of 300 or more. The value is the beginning of the answer's body.
     Status(Vec<u8>),
-    /// The answer has a status of 2xx and is not what the API answers.
+    /// The answer has a status of 2xx, and its body does not have the form that the API promises.
     Malformed(String),
     /// The body of an answer is longer than this many bytes.
     TooLarge(u64),
@@ -70,8 +70,8 @@ impl Error {
         Error { call, kind, head: None }
     }
 
-    /// Returns the error without these secrets. A server may repeat what it received in any part
-    /// of its answer, and errors are printed.
+    /// Returns the error with these secrets redacted. Errors are printed, and any part of a server's answer may repeat
+    /// what the server received.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
             Kind::TimedOut(_) | Kind::TooLarge(_) => {}
@@ -205,7 +205,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     })
 }
 
-/// Describes an error of the TLS library in our words. For a person the error is about a server and its certificate.
+/// Describes an error of the TLS library in words about the server and its certificate.
 fn describe_tls(error: &rustls::Error) -> Kind {
     match error {
         rustls::Error::InvalidCertificate(why) => Kind::Untrusted(describe_certificate(why)),

@@ -107,7 +107,7 @@ impl Client {
         self.get_parsed(path, Reading::JSON, PhantomData)
     }
 
-    /// Reads a JSON document in the way that `parse` defines.
+    /// Reads a JSON document. `parse` turns the answer into a value.
     pub fn get_parsed<P: Parse>(
         &self,
         path: &str,

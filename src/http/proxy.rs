@@ -22,7 +22,7 @@ pub enum Proxies {
     Never,
     /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
-    /// The environment decides for the address that is called.
+    /// The environment decides, for each address, whether a proxy is used.
     ByEnvironment(Environment),
 }
 
@@ -33,8 +33,8 @@ impl Proxies {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
             Proxies::Only(proxy) => (proxy, PROXY_URL),
-            // An address that cannot be parsed is no error here, because a call to this
-            // address fails by itself and says why.
+            // An address that cannot be parsed is not reported here, because a call to this address fails
+            // and reports it.
             Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
         };
         Some(Tunnel {
@@ -60,8 +60,9 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the environment. `variable` returns the value of an environment variable. The error names the variable and
-    /// repeats nothing of its value. (Go uses no proxy in this case, and says nothing.)
+    /// Reads the proxies from the environment. `variable` returns the value of an environment variable. An
+    /// invalid value is an error, which names the variable and does not repeat the value. (Go silently uses no
+    /// proxy in this case.)
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
         let first = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| {

@@ -1,7 +1,7 @@
-//! A request. This file has the settings of the client that makes the request, and the agent of ureq that
-//! sends it. The agent is made with our time-outs, buffers, connections and TLS, and is made again when
-//! trust or the client certificate change. The file also decides when a failed read is tried again. A call
-//! that was refused asks for newer credentials.
+//! Sends requests through ureq. This file has the settings of the client and the agent of ureq. The agent is made with
+//! our time-outs, buffers, connections and TLS, and is made again when the trusted authorities or the client
+//! certificate change. The file also decides when a failed read is tried again, and asks for newer credentials after a
+//! call was refused.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::Identity;
@@ -62,7 +62,7 @@ pub enum Retry {
 /// The stage of a try.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage<'a> {
-    /// The bytes of the request are about to leave.
+    /// The request is about to be sent.
     Begun,
     /// The try was answered with this status, or failed for this reason. The duration of the try is measured by
     /// the machine's clock.
@@ -150,7 +150,8 @@ impl Method {
 /// How often one read is tried, including the first try.
 const TRIES: u32 = 3;
 
-/// The longest `Retry-After` that a thread sleeps for. The caller decides about a longer wait.
+/// The longest `Retry-After` for which the client itself waits. When the API asks for a longer wait,
+/// the caller decides.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Returns how long to wait before the next try of a read that was tried `tries` times, or `None` when there is no next
@@ -203,8 +204,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The value of `source.changes` when the agent was made. The agent was made from the settings of the source and
-    /// from the identity of the credentials.
+    /// The value of `source.changes` when the agent was made. A new agent is made when this value or the client
+    /// certificate of the credentials has changed.
     changes: u64,
     identity: Option<Identity>,
     number: u64,
@@ -222,7 +223,7 @@ impl Sessions {
         }))
     }
 
-    /// Returns the agent and the credentials for the next call. The error is for people.
+    /// Returns the agent and the credentials for the next call. The error is a message for the user.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -234,7 +235,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // The idle connections of the old agent end with that agent.
+            // The idle connections of the old agent are closed with that agent.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);

@@ -201,8 +201,8 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes or returns an error. A full buffer of the peer may end a send early again and again. The
-    /// time-out of each send is therefore only the time that is left for all bytes.
+    /// Sends all bytes or returns an error. The bytes may need many sends, because the peer may take only few bytes at
+    /// a time. The time-out of each send is therefore the time that is left for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
@@ -307,7 +307,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are the machine's time, so the deadline that this thread holds is used instead.
+            // ureq's time-outs are in the machine's time and not in simulated time, so the deadline that this thread
+            // holds is used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));

@@ -8,9 +8,9 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// The size that counts towards no limit, in bytes. Of a larger Service only the rest counts. Eight
-/// usual annotations and three ports fit into this size. A Service that is not larger is never above a
-/// limit, however large other Services are.
+/// How many bytes of each Service count towards no limit. Only the bytes beyond these count. Eight usual annotations
+/// and three ports fit into this size. A Service of at most this size is therefore never above a limit, however large
+/// other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How much the Services of one namespace may have together beyond [`ALWAYS_KEPT`] each, in bytes. 130 Services of the
@@ -45,7 +45,7 @@ struct Share {
     /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
     kept: BTreeMap<Age, Counted>,
     bytes: usize,
-    /// The age of the oldest Service that is above the limit.
+    /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
     cut: Option<Age>,
 }
 
@@ -134,7 +134,8 @@ impl Budget {
         }
     }
 
-    /// Returns the part of the budget that is still needed after the list was read, to decide about a single Service.
+    /// Returns the part of the budget that is needed after the list was read. It decides whether a Service that is read
+    /// alone is above a limit.
     pub(super) fn ended(mut self) -> Budget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

@@ -48,7 +48,7 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The question that is put to the gate before a write.
+/// The method by which the gate is asked for permission before a usual write.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// The method by which the gate is asked before a write at the end of the process. Such a write is an event, or the
 /// release of the Lease.

@@ -27,8 +27,8 @@ const SERVER_LABELS_CHARACTERS: usize = 2_048;
 /// annotations is held in memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// How many unknown annotations of a Service are kept. Names that the provider does not
-/// know are reported, without their values.
+/// How many unknown annotations of a Service are kept. Annotations that the provider does not know are reported by
+/// their names, without their values.
 const UNKNOWN_AT_MOST: usize = 10;
 
 /// The largest size of the keys and values of a Service's annotations together, in bytes. Ten annotations for each of
@@ -149,7 +149,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Takes over the memory of `other` when both have equal annotations, so that memory holds them once.
+    /// Replaces these annotations by those of `other` when both are equal, so that both share the same memory.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);

@@ -21,8 +21,8 @@ const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 /// which the annotation was written, as JSON.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. A UID and
-/// ten former ones need about half of it.
+/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
+/// about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
 /// How many former identities are remembered.
@@ -139,7 +139,7 @@ impl Lease {
         Ok(Some(Identities { identity: note.identity, former: note.former }))
     }
 
-    /// Returns the Lease with these identities in an annotation. A Lease without a UID stays as it is.
+    /// Returns the Lease with these identities in an annotation. A Lease without a UID is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -262,8 +262,8 @@ impl Client {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // The release of the Lease is a write that is made after the process was asked to end. Its
-        // `resourceVersion` guards the release.
+        // The Lease is released after the process was asked to end, so the gate is asked about a write at the end. The
+        // `resourceVersion` of the Lease makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

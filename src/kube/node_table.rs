@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The data that the rows of a table carry beside their cells.
+/// The data that each row of a table contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The cells alone, about 200 bytes a node.
@@ -57,7 +57,7 @@ struct Column {
     name: String,
 }
 
-/// The columns that every table of nodes begins with. The columns behind them are most of a table and are not kept.
+/// The first columns of every table of nodes. The columns after them make up most of a table and are not kept.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
 /// A row that was read, or the reason why it cannot be read.

@@ -29,12 +29,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// How often a simulation looks for new events in the queue.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long events are held back at most while other work writes. The limit is machine time
-/// because the API server has its own speed.
+/// The longest time for which events are held back while other work writes. The machine's clock measures this time,
+/// because the API server's speed does not depend on the program's clock.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// How many events are held back at most while other work writes. The number is far below the
-/// number from which on events are dropped.
+/// The largest number of events that are held back while other work writes. It is far below the number of waiting
+/// events at which events are dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
@@ -49,7 +49,8 @@ const CONSIDERED_AT_MOST: usize = 256;
 /// The shortest time between two log lines about dropped events, in the machine's time, which tests do not shorten.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end for its events, in the machine's time, which tests do not shorten.
+/// How long a client command waits before it ends until its events are written. This is the machine's time, which tests
+/// do not shorten.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// The findings that were reported, and the events that wait to be written.
@@ -80,13 +81,13 @@ struct Queue {
 
 enum Next {
     Event(Event),
-    /// No event may be written before this moment.
+    /// Events wait, but none of them may be written before this moment.
     At(Instant),
     Nothing,
 }
 
 impl Recorder {
-    /// Returns what was reported about each object.
+    /// Returns the record of what was reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
@@ -180,7 +181,8 @@ impl Recorder {
         }
     }
 
-    /// Writes an event. Events are best effort, so a failure is logged and fails no work.
+    /// Writes an event. A failure is logged and not returned, because work must not fail when its events
+    /// cannot be written.
     fn write(&self, client: &Client, event: &Event) {
         let Err(error) = super::events::write(client, event) else {
             EVENTS.count(&["written"]);
@@ -251,7 +253,7 @@ impl Queue {
             return Next::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No more events follow at the end of the process, so warnings need no rate limit then.
+        // The process is about to end and adds no more events, so the rate of the warnings is not limited any more.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -271,8 +273,9 @@ impl Queue {
         Next::Event(event)
     }
 
-    /// Returns the place of the oldest event that may be written now and has no earlier event of the same object before
-    /// it. An event of another namespace than that of the event written last is preferred.
+    /// Returns the place of the next event to write. This is the oldest event that may be written now and does not have
+    /// to wait for an earlier event of the same object. Events are preferred whose namespace differs from that of the
+    /// event written last.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -324,8 +327,9 @@ impl Queue {
 /// which tests do not shorten.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered of all objects. Each finding takes some 50 bytes, so all of them take 1 MB. When
-/// there are more, the oldest half is forgotten. Each forgotten finding costs no more than a log line and a PATCH.
+/// How many findings are remembered about all objects together. A finding takes about 50 bytes, so all of them take 1
+/// MB. When there are more, the oldest half is forgotten. A forgotten finding may be reported again, which costs no
+/// more than a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
 /// How many findings are remembered for one object. All controllers together have fewer findings about one object

@@ -23,7 +23,7 @@ const BYTES_AT_MOST: usize = 64 << 10;
 
 /// A Secret as it was at one moment.
 pub struct ReadSecret {
-    /// The resource version of the Secret, which differs after each change.
+    /// The UID and the resource version of the Secret. This text differs after each change of the Secret.
     pub version: String,
     pair: Result<ValidPair, String>,
 }
@@ -53,7 +53,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Returns why Secrets of this namespace may not be read, and how to allow it.
+/// Returns the message for a namespace whose Secrets we may not read. The message says how to allow the reading.
 pub fn without_rights(error: &Error, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);

@@ -70,8 +70,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels, which are compared when the Service is read and are not
-    /// kept afterwards: see [`Service::left_alone`].
+    /// The labels. They are compared with the selector when the Service is read, and are then
+    /// dropped: see [`Service::left_alone`].
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -295,7 +295,7 @@ struct Collected<'a> {
     known: &'a HashMap<&'a str, &'a Arc<Service>>,
     services: Vec<Arc<Service>>,
     budget: Budget,
-    /// How many Services the pages before the current page had.
+    /// The number of Services on the pages before the current page.
     before_page: usize,
 }
 
@@ -509,7 +509,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Applies the scope and the limits to a Service that was read alone, in the same way as to a Service of a list.
+    /// Drops what is not kept of a Service that was read alone. The scope and the limits are the same as for the
+    /// Services of a list.
     fn cut(&self, service: &mut Service) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));

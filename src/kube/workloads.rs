@@ -14,8 +14,8 @@ pub struct Workload {
     pub images: Vec<String>,
     /// The port numbers that the probes of the workload's containers use.
     pub probed_ports: Vec<u64>,
-    /// How many pods are ready, and how many should be. `None` means that the
-    /// workload's controller has not reported it yet.
+    /// How many pods are ready, and how many the workload should have. `None` means that the workload's controller has
+    /// not reported these counts yet.
     pub pods: Option<(u64, u64)>,
 }
 
@@ -110,7 +110,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
         "daemonsets" => status["desiredNumberScheduled"].as_u64(),
         _ => status["observedGeneration"].as_u64().and(spec["replicas"].as_u64()),
     };
-    // Kubernetes leaves the field out when no pod is ready.
+    // Kubernetes leaves out `readyReplicas` when no pod is ready.
     let ready = ["readyReplicas", "numberReady"].iter().find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
@@ -205,8 +205,8 @@ impl Container {
         }
     }
 
-    /// Replaces `$(NAME)` by the values of the variables, as the kubelet does. Returns an error when the text names a
-    /// variable whose value stands in another place, or contains `$$`.
+    /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
+    /// contains `$$`, or a variable whose value is not in the workload object.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

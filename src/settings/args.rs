@@ -14,7 +14,7 @@ use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// How many commands a message names at most, when a flag belongs to other commands.
+/// How many commands a message about a flag of other commands names at most.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.
@@ -219,8 +219,8 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // A mistake gets one message, so the value that the flag would have taken is skipped too. A value that may be a
-        // secret is not repeated.
+        // The value that the flag would have taken is skipped too, so that one mistake leads to only one message. A
+        // value that may be a secret is not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(Known::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// The text that is shown instead of a secret's value.
 const REDACTED: &str = "<redacted>";
 
-/// The largest size of a file that a variable names, in bytes. Such a file holds a token or a similar value.
+/// The largest file that is read when a variable contains the path of a file, in bytes. Such a file holds a token or
+/// a similar value.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// The source of variables: this process, a test, or the environment of another process.
@@ -344,8 +345,8 @@ impl DaemonSettings {
     }
 }
 
-/// Returns the values of a setting's flags, in the order given. When a list flag is given several times, its values are
-/// joined into one list.
+/// Returns the values of a setting's flags, in the order in which they were given. When a list flag is given several
+/// times, its values are joined into one list.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {

@@ -152,8 +152,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// Returns the variable of ours for which `name` is probably a misspelling. `None` when `name` is itself a variable of
-/// ours, does not begin with `HCLOUD_` or `ROBOT_`, or is near to no variable of ours.
+/// Returns the variable of ours for which `name` is probably a misspelling. Returns `None` when `name` is itself a
+/// variable of ours, when it does not begin with `HCLOUD_` or `ROBOT_`, and when none of our variables is similar.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();

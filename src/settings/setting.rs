@@ -22,7 +22,7 @@ pub struct Setting {
     /// The commands that accept the setting, whether it is given as a flag or as a variable.
     pub commands: &'static [Command],
     pub group: Group,
-    /// Whether the value is secret, so that it is never shown.
+    /// Whether the value is secret. A secret value is never printed.
     pub secret: bool,
     /// Whether `--help` and `ccm help settings` leave the setting out.
     pub hidden: bool,
@@ -53,8 +53,8 @@ pub enum Variable {
     Older(VariableName),
 }
 
-/// The form of a value. It decides how the parser reads flags, and which placeholder help prints for the value. The
-/// value itself is parsed by the function in the setting's row.
+/// The form of a value. It determines how the parser reads the flag of a setting, and which placeholder help prints for
+/// the value. The function in the setting's row parses the value itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A Go boolean. A flag without a value is true and never takes the next word.
@@ -112,7 +112,7 @@ named! {
     }
 }
 
-/// Examples of values, by the word of [`Kind::Text`] or [`Kind::List`].
+/// Examples of values. The key is the word in [`Kind::Text`] or [`Kind::List`].
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),

@@ -61,7 +61,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds the fields that a row leaves out. A row that is called after its variable need not name the variable again.
+/// Builds the fields that a row leaves out. The variable of a row that is named after its variable is among them.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }

@@ -66,8 +66,8 @@ impl Controller {
     }
 }
 
-/// Parses `--controllers` like Kubernetes' own controller managers: the first word that names a controller decides, and
-/// `*` counts only when no word names it.
+/// Parses `--controllers` like Kubernetes' own controller managers. The first word that names a controller decides
+/// whether the controller runs. `*` applies only to controllers that no word names.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -135,8 +135,8 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     items(text).into_iter().map(read).collect()
 }
 
-/// Parses ranges of IPv4 addresses. A list without any range is refused, because it would refuse all
-/// addresses, which nobody means.
+/// Parses ranges of IPv4 addresses. An empty list is refused, because it would refuse all addresses,
+/// which nobody wants.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     let ranges = items(text).into_iter().map(str::parse::<Ipv4Net>);
     match ranges.collect::<Result<Vec<_>, _>>() {
@@ -202,7 +202,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes with labels that a server may set. Each of these labels must be listed by its whole key.
+/// The domains of Kubernetes that have some labels which a server may set. Each of these labels must be listed with its
+/// whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,

@@ -69,8 +69,8 @@ impl Access {
         }
     }
 
-    /// Whether somebody on the way can read the credentials. A proxy on another machine reaches even a
-    /// server on this machine over the network.
+    /// Whether somebody on the network can read the credentials. A proxy on another machine is reached over the network
+    /// even when the server is on this machine.
     pub fn is_unencrypted(&self) -> bool {
         let scheme = self.server.split("://").next().unwrap_or_default();
         let proxy = self.proxy.as_ref();

@@ -47,7 +47,7 @@ pub(super) struct Cluster {
     /// Whether compression is off. Nothing is compressed here, so the field only matters to credential plugins.
     #[serde(default)]
     pub(super) disable_compression: bool,
-    /// Notes of other programs. One extension is for credential plugins.
+    /// Data for other programs. One of the extensions is meant for credential plugins.
     pub(super) extensions: Option<Value>,
 }
 
@@ -198,7 +198,7 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     })
 }
 
-/// Returns a name in quotes. A text that looks like a secret is not repeated.
+/// Returns a name in quotes for messages. When the name looks like a secret, returns a text that says so instead.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }

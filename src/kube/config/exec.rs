@@ -123,7 +123,7 @@ impl Held {
             .then(|| (credentials.issued.clone(), is_past(credentials.renew_at)))
     }
 
-    /// Returns the failure that is younger than [`PAUSE_AFTER_FAILURE`].
+    /// Returns the last failure if it happened less than [`PAUSE_AFTER_FAILURE`] ago.
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
         (clock::took(*at) < PAUSE_AFTER_FAILURE).then_some(why)
@@ -306,7 +306,7 @@ impl Program {
         Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
-    /// Runs the program and returns what it printed on its standard output. The error is for people.
+    /// Runs the program and returns what it printed on its standard output. The error is a message for the user.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
         let name = &self.name;
         let variables = self.exec.env.iter();
