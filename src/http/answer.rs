@@ -24,7 +24,7 @@ const KNOWN_BYTES: u64 = 256 * 1024;
 /// How much of a body the log shows, in characters.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
-/// How much of a content type a message shows, in characters.
+/// The length to which a content type is cut in messages, in characters.
 const CONTENT_TYPE_CHARACTERS: usize = 100;
 
 /// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.

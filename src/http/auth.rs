@@ -131,8 +131,9 @@ impl SecretSource {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// Returns the secret to send now. The secret that was read before stays in use when the file cannot be read or is
-    /// empty, because the file is being replaced, and when the file is a pipe.
+    /// Returns the secret to send now. When the file cannot be read or is empty, the secret that was read before is
+    /// returned, because the file is probably being replaced. The same happens when the file is a pipe, which can be
+    /// read only once.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {

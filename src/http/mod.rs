@@ -56,7 +56,7 @@ pub struct Write<'a> {
     pub path: &'a str,
     /// The content type of the body.
     pub content_type: &'a str,
-    /// The secrets in the body. A body with secrets is not logged, and reports do not repeat the secrets.
+    /// The secrets in the body. A body with secrets is not logged, and errors do not repeat the secrets.
     pub secrets: &'a [Secret],
 }
 

@@ -27,8 +27,8 @@ pub enum Proxies {
 }
 
 impl Proxies {
-    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` has the authorities
-    /// to trust when the proxy itself wants TLS.
+    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` contains the
+    /// authorities that are trusted when the proxy itself is reached over TLS.
     pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
@@ -109,8 +109,8 @@ pub(super) struct Tunnel {
 /// The field of a kubeconfig that names a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// The forms of a proxy's URL, for error messages. As in Go, a text is first tried as a URL, and then as the
-/// `host:port` of an HTTP proxy.
+/// The description of the forms of a proxy's URL, for error messages. As in Go, a text that is not a URL is taken as
+/// the `host:port` of an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
 /// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
-/// How long a write may take from the gate's permission to the last byte of the answer, outside of tests. The gate must
-/// know the time, so it is the same for every write.
+/// How long a write may take from the gate's permission to the last byte of the answer. Only tests use another time.
+/// The gate relies on this time, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -69,8 +69,8 @@ pub enum Stage<'a> {
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits between two tries of a read. These times are the program's
-/// time, which a test can shorten.
+/// How long calls may take, and how long the client waits between two tries of a read. These times are measured by the
+/// program's clock, which a test can speed up.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// How long a read may take from its first byte to the last byte of the answer.
@@ -123,7 +123,7 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'static> {
-    /// The options for a JSON document of which nothing is known.
+    /// The options for a JSON document that is not compared with an earlier answer.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
@@ -274,7 +274,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// whose connection is not kept would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
-/// Makes the agent for the API. `tls` has the TLS settings that are in force now.
+/// Makes the agent for the API. `tls` are the TLS settings that are in force now.
 fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)
@@ -283,7 +283,8 @@ fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // An API sends no redirects. A redirect comes from a proxy, and would carry the token elsewhere.
+        // The APIs send no redirects. A redirect would come from a proxy, and following it would send the token
+        // to another host.
         .max_redirects(0)
         // ureq's own rules for proxies are not Go's; see `proxy`.
         .proxy(None)

@@ -175,7 +175,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
 }
 
 /// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
-/// secret. Each character of the secret may be written plainly or escaped.
+/// secret. The text may contain each character of the secret plainly or escaped.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {

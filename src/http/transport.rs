@@ -85,7 +85,7 @@ impl Drop for Held {
     }
 }
 
-/// Connects to the host of a URL, or through the proxy on the way to the host. TLS comes afterwards.
+/// Connects to the host of a URL, either directly or through a proxy. The connection is encrypted afterwards.
 #[derive(Debug)]
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that the connection is direct.
@@ -207,7 +207,7 @@ impl Socket {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // The kernel must not resend unconfirmed bytes after the time that is left.
+            // The kernel must stop resending unconfirmed bytes when the time that is left is over.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -325,7 +325,7 @@ impl Transport for InMemory {
     }
 }
 
-/// Returns the error in the form that ureq expects.
+/// Returns the error as an error of ureq. A time-out is a type of error of its own there.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -337,7 +337,7 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
 /// this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // ureq's "never" is more than an `Instant` can hold.
+    // ureq's time-out "never" is longer than an `Instant` can hold.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 /// other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How much the Services of one namespace may have together beyond [`ALWAYS_KEPT`] each, in bytes. 130 Services of the
-/// largest size that is read fit into this limit.
+/// How many bytes the Services of one namespace may take together, beyond the [`ALWAYS_KEPT`] of each Service. 130
+/// Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// How many bytes all Services together may take beyond the [`ALWAYS_KEPT`] of each Service. The shipped memory limit
@@ -124,7 +124,7 @@ impl Budget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age is above if the Service is larger than [`ALWAYS_KEPT`].
+    /// Returns the limit that a Service of this age is above, provided that the Service is larger than [`ALWAYS_KEPT`].
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a read may take. 5,000 nodes of 25 kB can arrive in this time over a slow line.
+/// How long a read may take. This is enough time for 5,000 nodes of 25 kB over a slow line.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we expect. An answer
 /// is parsed while it streams in, so this limit bounds time and not memory.
@@ -35,7 +35,7 @@ const SMALLER_PAGE: u32 = 5;
 /// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
 /// page of this size fits into any limit.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// The longest list that is read, in items: ten times what Kubernetes supports.
+/// The largest number of items in a list that is read. It is ten times what Kubernetes supports.
 const ITEMS_AT_MOST: u32 = 50_000;
 /// How often a list is read from its beginning at most, when its `continue` token expires on the way.
 const LIST_TRIES: u32 = 3;
@@ -54,8 +54,8 @@ pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks whether our user has a right, written as the gate receives it. The call has
-/// the form of a write, but changes nothing.
+/// The call that asks whether our user has a right, in the form in which the gate receives calls. This call has the
+/// form of a write, but changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.
@@ -315,8 +315,9 @@ impl Client {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition, by its type, and leaves the kubelet's conditions as they are. A merge patch would replace
-    /// the whole list of conditions. The patch must carry `metadata.resourceVersion`.
+    /// Sets one condition of a node, which is chosen by its type, and leaves the kubelet's conditions unchanged. For
+    /// this it uses a strategic merge patch, because a merge patch would replace the whole list of conditions. The
+    /// patch must carry `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)

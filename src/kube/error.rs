@@ -52,8 +52,8 @@ impl Error {
         self.is(410, "Expired")
     }
 
-    /// Returns why the requested form is not available. Either the API server does not know
-    /// the form, or its answer has another form.
+    /// Returns why the API server does not send the requested form. Either the API server does not know this form, or
+    /// it has answered in another form.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             Error::Unreadable { why, .. } => Some(why.clone()),
@@ -82,12 +82,13 @@ impl Error {
         self.is(403, "Forbidden")
     }
 
-    /// Whether the namespace is being deleted and takes no new objects. No role would change that.
+    /// Whether the API server refused a new object because the namespace is being deleted. A change of the role
+    /// would not help.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer is longer than the limit, or began and did not end in time.
+    /// Whether the answer is longer than the limit, or has begun but did not end before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
             Error::Http(error) => match error.kind {

@@ -25,8 +25,9 @@ pub struct Event {
     pub message: String,
     /// When the event happened. The API server may receive the event later.
     pub at: Timestamp,
-    /// Whether an equal event that exists is left as it is. Otherwise its count is raised. A process that has just
-    /// started does not know whether the existing event is already about what the process sees.
+    /// Whether an existing event that is equal to this event is left unchanged. Otherwise the count of the existing
+    /// event is raised. A process that has just started leaves the existing event unchanged, because that event may
+    /// already be about what the process sees.
     pub only_new: bool,
 }
 
@@ -36,7 +37,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier and is signed by one of our components.
+/// An event that was written earlier and names one of our components as its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -220,7 +221,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
 /// Returns the name `<object>.<16 hex digits>`. An equal message about the same object has the same name.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The name of an object has 253 characters at most.
+    // The API server allows 253 characters at most in the name of an object.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }

@@ -1,9 +1,9 @@
-//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no room and no time.
+//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no memory
+//! and no time.
 //!
-//! Labels are few, and the same on thousands of objects, so their texts are interned. The annotations of a
-//! node that are read are kept in the same way. A Service has annotations of its own, up to 256 kB of them.
-//! Of these only the annotations that the provider reads are kept, up to a limit, and a few names of
-//! annotations that the provider does not know.
+//! Thousands of objects have the same few labels, so the texts of labels are interned. The annotations of nodes are
+//! interned too. A Service has up to 256 kB of annotations, which differ from Service to Service. Only the annotations
+//! that the provider reads are kept, up to a limit, and a few names of annotations that the provider does not know.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{

@@ -108,7 +108,8 @@ impl Lease {
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// Returns the Lease with the time of a refused login, or without such a time.
+    /// Returns the Lease with the time of a refused login in an annotation. When `login_refused` is `None`, the
+    /// annotation is removed.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)

@@ -16,7 +16,7 @@ pub enum Detail {
     Metadata,
 }
 
-/// A row of the table, which is one node.
+/// A row of the table of nodes. Each row is one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub name: String,

@@ -40,7 +40,7 @@ const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 /// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// How many events that are no warnings wait to be written at most. Each of them has a few hundred bytes.
+/// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
 /// How many waiting events are searched at most for the next event to write.

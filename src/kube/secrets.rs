@@ -1,8 +1,8 @@
-//! Secrets of type `kubernetes.io/tls`. Their metadata says whether a Secret changed; the whole
-//! Secret has the certificate and the key.
+//! Reads Secrets of type `kubernetes.io/tls`. The metadata of a Secret says whether the Secret has changed. The
+//! certificate and the key are only in the whole Secret.
 //!
-//! No error contains anything of what a Secret holds, because the content is parsed
-//! here and not while the answer is read.
+//! No error repeats the content of a Secret. For this reason the content is parsed here, and not while the
+//! answer is read.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;

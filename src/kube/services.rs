@@ -171,8 +171,8 @@ impl Service {
         }
     }
 
-    /// Returns a message when not all of the Service is read, because of too many ports, too large annotations, or a
-    /// limit that the Service is above. No load balancer can be made from such a Service.
+    /// Returns a message when parts of the Service are not read, because it has too many ports or too large
+    /// annotations, or is above a limit. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -222,8 +222,8 @@ impl Service {
         }
     }
 
-    /// Returns a message when the Service has more finalizers than are read. When the finalizers of such a Service were
-    /// written, those that were not read would be lost.
+    /// Returns a message when the Service has more finalizers than are read. The finalizers of such a Service must not
+    /// be written, because the finalizers that were not read would be lost.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let too_many = self.metadata.finalizers.too_many("finalizers");
         too_many.map(|why| match self.above {
@@ -530,8 +530,8 @@ impl Client {
         self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
-    /// Merge-patches metadata and status of a Service, which is all that the official role allows. The
-    /// patch must carry `metadata.resourceVersion`.
+    /// Merge-patches the metadata and the status of a Service through its status subresource. The official role allows
+    /// no other write of a Service. The patch must carry `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
         namespace: &str,

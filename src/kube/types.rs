@@ -60,7 +60,8 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
-/// A whole taint. A merge patch replaces the list of taints, so nothing of the other taints may get lost.
+/// A taint with all its fields. A merge patch replaces the whole list of taints, so every field of the other taints
+/// must be written back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -125,7 +126,7 @@ pub struct ListMeta {
     pub continue_token: String,
 }
 
-/// One page of a list. The field `items` must exist, because an answer without it is no list.
+/// One page of a list. An answer without the field `items` is refused, because it is not a list.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {

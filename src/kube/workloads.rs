@@ -42,7 +42,7 @@ const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 /// one of them.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
-/// The fields that `valueFrom` can have, each with a name for people of the place where the value is.
+/// The fields that `valueFrom` can have. Each comes with the name that messages use for the place of the value.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
     ("configMapKeyRef", "a ConfigMap"),

@@ -51,8 +51,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 let drop_in = hccm_compat::by_name(&long);
                 table::by_flag(&long).map_or(drop_in == Some(Use::WithValue), Setting::takes_value)
             }
-            // The last letter takes the next word as its value, as in `-wn shop`. In `-nshop` the
-            // value follows the letter.
+            // In a word like `-wn`, only the last letter can take the next word as its value, as in `-wn shop`. In
+            // `-nshop` the value is part of the word.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
@@ -98,7 +98,8 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // This error is only about a superfluous value, as in `-h=x`. The parser has dropped the value.
+            // This error only means that a value was given and none is taken, as in `-h=x`. The parser has
+            // skipped the value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -267,7 +268,8 @@ impl ArgsParser {
         format!("unknown flag; see ccm {} --help", self.command.name())
     }
 
-    /// Returns the message for a flag of other commands. The message names these commands, unless they are too many.
+    /// Returns the message for a flag that only other commands take. The message lists these commands, unless there are
+    /// too many of them.
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();

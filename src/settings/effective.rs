@@ -264,8 +264,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
 
-/// Parses an output format. A short form of kubectl is accepted, and forms that only kubectl has get a
-/// message of their own.
+/// Parses an output format. The short forms that kubectl knows are accepted. A format that only kubectl has leads to
+/// a special message.
 pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     let of_kubectl = ["jsonpath", "go-template", "template", "custom-columns"];
     match candidate.text.to_ascii_lowercase() {

@@ -81,7 +81,7 @@ pub fn markdown() -> String {
     format!("{head}{rows}")
 }
 
-/// Returns the row of a setting in the Markdown table. A bar in the text is escaped, because it would end the cell,
+/// Returns the row of a setting in the Markdown table. A `|` in the text is escaped, because it would end the cell,
 /// even inside code.
 fn row(setting: &Setting) -> String {
     let code = |text: &str| format!("`{text}`");

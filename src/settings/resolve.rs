@@ -135,8 +135,9 @@ impl Parsed {
     }
 }
 
-/// Returns notices about variables that are set and have no effect: variables of hcloud-cloud-controller-manager when
-/// the command reads the daemon's environment, and variables that look like misspelt names of ours.
+/// Returns notices about variables that are set and have no effect. Variables of hcloud-cloud-controller-manager are
+/// reported when the command reads the daemon's environment. Variables that look like a misspelling of one of our
+/// variables are always reported.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
     let mut names = environment.names();
@@ -165,8 +166,8 @@ fn meant(name: &str) -> Option<&'static str> {
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that no API on another machine is reached without TLS, unless this is allowed. A refused address is replaced
-/// with the default. Profile `hcloud` only warns.
+/// Checks that no API on another machine is reached without TLS, unless the settings allow this. An address that is
+/// refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,

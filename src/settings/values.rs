@@ -332,7 +332,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text looks like a token that was written in place of the path of its file. A message must not repeat such
+/// Whether a text that should be the path of a token's file looks like the token itself. A message must not repeat such
 /// a text. A real path of this length contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())

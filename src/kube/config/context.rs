@@ -26,7 +26,7 @@ pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 pub struct Options {
     /// The files of `--kubeconfig`, or else of `$KUBECONFIG`. The files are merged, and the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// The value of `--context`.
+    /// The name of the context in `--context`.
     pub context: Option<String>,
     /// The value of `--master`: an address that replaces the one of the kubeconfig or the pod.
     pub master: Option<String>,
@@ -47,7 +47,7 @@ pub struct Access {
     /// `None` means that the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace of the context, for objects that are named without a namespace.
+    /// The namespace that the context sets. It is used for objects whose namespace the user does not give.
     pub namespace: Option<String>,
     /// The source of the configuration, for messages.
     pub origin: String,

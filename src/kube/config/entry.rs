@@ -12,7 +12,8 @@ use serde_yaml::{Mapping, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The largest PEM file that is read, in bytes. The bundle of an authority has some hundred kilobytes at most.
+/// The largest PEM file that is read, in bytes. A file with the certificates of many authorities has some hundred
+/// kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
 /// How many letters and digits in a row make a text look like a secret. People give no such names.
@@ -93,8 +94,8 @@ pub(super) struct Variable {
     pub(super) value: String,
 }
 
-/// An entry of a kubeconfig, to which other entries point by its name. Relative
-/// paths in an entry are relative to its file.
+/// An entry of a kubeconfig. Other entries refer to an entry by its name. Relative paths in an entry are relative to
+/// the file that contains the entry.
 #[derive(Clone)]
 pub(super) struct Entry<T> {
     /// The kind of the entry: `cluster`, `context` or `user`.
@@ -186,8 +187,8 @@ impl<T> Entry<T> {
     }
 }
 
-/// Whether the text has a row of letters and digits that people do not write. Such a
-/// text may be a token, a password or base64.
+/// Whether the text contains an unbroken sequence of letters and digits that is too long for a name that people write.
+/// Such a text may be a token, a password or base64.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));

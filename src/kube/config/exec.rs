@@ -50,7 +50,8 @@ struct Held {
 #[derive(Clone)]
 struct Credentials {
     issued: http::Credentials,
-    /// When the credentials are due to be renewed. `None` means that they are renewed only after they are refused.
+    /// When the credentials are due to be renewed. `None` means that they are renewed only after the API server
+    /// has refused them.
     renew_at: Option<Timestamp>,
     /// When the credentials end. They are not used afterwards.
     end_at: Option<Timestamp>,
@@ -253,7 +254,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// How much of a program's output is read at most, in bytes. Credentials have some kilobytes.
+/// How much of the program's output is read at most, in bytes. The output with the credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// The pause between two checks of whether the plugin has ended or printed something. The pause is the machine's time,

@@ -1,4 +1,4 @@
-//! The files of a kubeconfig. They are read with limits and then merged: the first file that sets a value wins.
+//! Reads the files of a kubeconfig, with limits, and merges them. When several files set a value, the first file wins.
 
 use super::entry::{Entry, explained, shown, typed};
 use crate::http::read_file;
@@ -77,8 +77,8 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// Returns the entry of this kind and name, with its fields by their types. `wanted_by` is for the error message,
-    /// and says who asked for the entry.
+    /// Returns the entry of this kind and name, with its fields parsed into their types. `wanted_by` says who asked for
+    /// the entry, and stands in the error message.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,
