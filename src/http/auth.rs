@@ -80,7 +80,8 @@ impl Credentials {
 /// How much of a secret's file is read at most, in bytes. A token has a few kilobytes at most.
 const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// A secret of the settings, and the file that holds the secret. Clones share the secret that was read last.
+/// A secret of the settings, and the file from which the secret is read. All clones of a source share the secret that
+/// was read last.
 #[derive(Clone, Debug)]
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …

@@ -111,7 +111,7 @@ impl Identity {
     }
 }
 
-/// The certificate chain by which a server proves its identity, as the chain was read.
+/// The certificate chain by which a server proves its identity.
 pub struct Chain {
     /// The certificates in PEM. All other text that stood beside them is dropped.
     pub pem: String,

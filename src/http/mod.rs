@@ -45,7 +45,7 @@ use transport::{hold_deadline, is_deadline_over};
 /// A method of the gate, by which a write asks for permission.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
-/// A write, without its body.
+/// The data of a write without its body.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
     /// The method of the gate that is asked for permission. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a write

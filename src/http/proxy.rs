@@ -85,7 +85,8 @@ impl Environment {
         })
     }
 
-    /// Returns the proxy for a URL and the variable that named the proxy, or `None` when no proxy is used.
+    /// Returns the proxy for a URL and the name of the variable that sets the proxy. Returns `None` when no
+    /// proxy is used.
     fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
         let (named, default_port) =
             if uri.scheme_str() == Some("https") { (&self.https, 443) } else { (&self.http, 80) };
@@ -240,8 +241,8 @@ impl NoProxy {
         NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }
 
-    /// Whether a host is reached without a proxy. The host is a name, or an address without brackets.
-    /// This machine itself is always covered.
+    /// Whether `NO_PROXY` says that a host is reached without a proxy. `host` is a name, or an address without
+    /// brackets. This machine is always reached without a proxy.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = host.to_ascii_lowercase();
         let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());

@@ -286,7 +286,7 @@ fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::A
         // The APIs send no redirects. A redirect would come from a proxy, and following it would send the token
         // to another host.
         .max_redirects(0)
-        // ureq's own rules for proxies are not Go's; see `proxy`.
+        // ureq decides about proxies by other rules than Go. `proxy` has Go's rules.
         .proxy(None)
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)

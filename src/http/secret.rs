@@ -91,8 +91,8 @@ const SHORTEST_KNOWN: usize = 8;
 /// How many secrets are remembered: those in use, and some that were replaced a while ago.
 const KNOWN_AT_MOST: usize = 16;
 
-/// The secrets that this process has sent to an API, the newest last, each with all
-/// forms in which the secret may come back.
+/// The secrets that this process has sent to an API, the newest last. Each comes with all forms in which an answer may
+/// contain the secret.
 static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
 /// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].

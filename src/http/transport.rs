@@ -62,8 +62,8 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` without the deadlines that this thread holds, because in a simulation the same thread may make calls of
-/// another process in the meantime.
+/// Runs `work` as if this thread held no deadline. In a simulation the same thread may make calls of another process in
+/// `work`, and the deadline does not apply to these calls.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = Held { before: DEADLINE.take() };
     work()

@@ -137,7 +137,7 @@ pub(super) struct PageEnd {
 struct NextPage {
     /// How many items the page may have.
     items: u32,
-    /// The place at which the page begins, as a part of the query. The text is empty for the first page.
+    /// The part of the query that says where the page begins. The text is empty for the first page.
     place: String,
 }
 
@@ -146,8 +146,9 @@ struct NextPage {
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long. A list that was read whole is now read in
-    /// pages, and pages get smaller. Returns false when the page cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. A list that was requested in one answer
+    /// is then requested in pages, and a page is then requested with fewer items. Returns false when the page
+    /// cannot become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -212,7 +213,8 @@ impl Client {
         self.http.base()
     }
 
-    /// Returns the namespace of objects that are named without a namespace, as in kubectl.
+    /// Returns the namespace that is used for objects whose namespace the user does not give. As in kubectl, it is
+    /// `default` when the context sets none.
     pub fn namespace(&self) -> &str {
         let named = self.namespace.as_deref().map(str::trim);
         named.filter(|name| !name.is_empty()).unwrap_or("default")
@@ -323,7 +325,8 @@ impl Client {
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
-    /// Deletes a node with this UID at this version. Another node that got the same name is not deleted.
+    /// Deletes the node only if it still has this UID and this resource version. A new node with the same name is
+    /// therefore not deleted.
     pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), Error> {
         let options = json!({
             "apiVersion": "v1",

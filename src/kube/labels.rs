@@ -44,8 +44,8 @@ fn is_for_provider(key: &str) -> bool {
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// Reads a map of strings and hands each pair to `take`. Only keys that `is_read` accepts are
-/// copied. Go writes a nil map as `null`.
+/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The other pairs are skipped
+/// without a copy. Go writes a nil map as `null`.
 struct Pairs<R, T> {
     is_read: R,
     take: T,
@@ -248,7 +248,7 @@ impl Default for AnnotationKinds {
 pub struct ServiceScope {
     /// The `spec.loadBalancerClass` of our Services. `None` means that our Services have no class.
     pub class: Option<String>,
-    /// The selector that the labels of our Services match.
+    /// The label selector that our Services must match.
     pub selector: Selector,
     pub annotations: AnnotationKinds,
 }

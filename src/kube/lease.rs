@@ -246,8 +246,8 @@ impl Client {
         self.get_if_there(&path(key))
     }
 
-    /// Writes these fields over those of the Lease that was read, if the Lease was not changed
-    /// since. Creates a Lease when none was read.
+    /// Writes the fields of leader election into the Lease that was read. The write fails when the Lease was changed
+    /// after it was read. When no Lease was read, creates a Lease.
     pub fn write_lease(
         &self,
         key: &LeaseKey,

@@ -1,11 +1,12 @@
 //! Writes events from a bounded queue in a thread of its own, so that events delay no work.
 //!
-//! A warning costs a token. Fifty warnings may be written at once and then one a second, so that a lasting failure
-//! costs the API server little. Other events cost no token, because each of them stands for a change that was made.
-//! Events of one object are written in their order. Namespaces take turns. When the queue is full, events are dropped
-//! from the namespace that has most of them waiting.
+//! Warnings are limited in rate. Fifty warnings may be written at once and then one a second, so that a lasting failure
+//! costs the API server little. Other events are not limited, because each of them stands for a change that was made.
+//! Events of one object are written in their order. Namespaces take turns. When the queue is full, the next event to be
+//! dropped is from the namespace that has most events waiting.
 //!
-//! The recorder also remembers what was reported about which object, and when. This memory has hashes and no texts.
+//! The recorder also remembers which findings were reported about which object, and when. This memory contains hashes
+//! and no texts.
 
 use super::client::Client;
 use super::events::Event;
@@ -53,7 +54,7 @@ const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 /// do not shorten.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// The findings that were reported, and the events that wait to be written.
+/// The findings that were reported, and the queue of the events that wait to be written.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,

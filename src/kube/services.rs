@@ -436,8 +436,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. A Service that stands
-/// earlier in the manifests counts as older.
+/// Marks the Services of manifests that are above a limit. Manifests contain no creation times, so a Service that
+/// stands earlier in the manifests is treated as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();

@@ -141,8 +141,8 @@ pub(super) struct ListPage<T> {
 pub(super) trait Page: DeserializeOwned {
     type Item;
 
-    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is no page
-    /// of a list of kind `kind`.
+    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is not a
+    /// page of a list of kind `kind`.
     fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
 }
 

@@ -22,7 +22,7 @@ const REDACTED: &str = "<redacted>";
 /// a similar value.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// The source of variables: this process, a test, or the environment of another process.
+/// A source of environment variables: this process, a test, or another process.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
     /// Returns the names of all variables. An implementation may leave out names that are not UTF-8.

@@ -5,7 +5,7 @@
 
 use Use::{Switch, WithValue};
 
-/// The form of a flag that is ignored.
+/// How a flag that has no effect here is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is

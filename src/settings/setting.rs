@@ -24,7 +24,7 @@ pub struct Setting {
     pub group: Group,
     /// Whether the value is secret. A secret value is never printed.
     pub secret: bool,
-    /// Whether `--help` and `ccm help settings` leave the setting out.
+    /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
     /// Whether `--settings-from` leaves the setting out, because the person who runs the command decides about it.
     pub own: bool,
@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the setting: the first flag, or without a flag the variable in short form,
-    /// e.g. `debug` for `HCLOUD_DEBUG`.
+    /// Returns the name of the setting. This is `called` when it is set, or else the first flag. A setting without a
+    /// flag gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
@@ -229,7 +229,7 @@ impl Setting {
         is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url
     }
 
-    /// Whether the setting belongs to `config` itself and not to the daemon.
+    /// Whether only `config` takes the setting, and the daemon does not.
     pub fn is_of_config(&self) -> bool {
         self.commands.contains(&Command::Config) && !self.commands.contains(&Command::Run)
     }
