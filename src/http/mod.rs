@@ -64,7 +64,7 @@ pub struct Write<'a> {
 pub struct Client {
     sessions: Sessions,
     settings: Settings,
-    /// The number of calls so far. Every try counts.
+    /// How many calls were made so far. Each try of a call adds one.
     calls: AtomicU64,
     /// Whether a call was answered with what was asked for.
     is_reached: AtomicBool,
@@ -92,7 +92,7 @@ impl Client {
         &self.settings.base
     }
 
-    /// Returns the number of calls so far. Every try counts.
+    /// Returns how many calls were made so far. Each try of a call adds one.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

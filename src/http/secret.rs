@@ -33,7 +33,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns the length of the secret, the only thing about a secret that may be shown.
+    /// Returns the length of the secret. Nothing else about a secret may be printed.
     pub fn len(&self) -> usize {
         self.0.len()
     }

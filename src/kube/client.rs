@@ -225,7 +225,7 @@ impl Client {
         &self.origin
     }
 
-    /// Returns the number of calls so far. Every try counts.
+    /// Returns how many calls were made so far. Each try of a call adds one.
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }

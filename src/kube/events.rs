@@ -164,7 +164,8 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event, or counts up the equal event that exists already.
+/// Writes the event. When an equal event exists already, raises the count of that event instead, unless
+/// `only_new` is set.
 pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();

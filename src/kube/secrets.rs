@@ -36,7 +36,7 @@ struct ValidPair {
 }
 
 impl Client {
-    /// Returns the version of a Secret. Only its metadata is read.
+    /// Returns the UID and the resource version of a Secret as one text. Only the metadata of the Secret is read.
     pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let object: Value = self.get_metadata(&path(namespace, name))?;
         Ok(version(&object))

@@ -165,7 +165,8 @@ impl Service {
         self.metadata.annotations.select(scope.annotations.0);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // Nothing is planned for such a Service, so its annotations are not needed.
+        // Nothing is planned for a Service that is not ours and does not have our finalizer, so its annotations
+        // are not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }

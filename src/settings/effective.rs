@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The text that is shown instead of a secret's value.
+/// The text that is printed instead of a secret.
 const REDACTED: &str = "<redacted>";
 
 /// The largest file that is read when a variable contains the path of a file, in bytes. Such a file holds a token or

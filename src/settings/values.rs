@@ -20,7 +20,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether text for people is coloured. `Auto` means that it is coloured at a terminal.
+/// Whether output for the user is coloured. `Auto` means that it is coloured when it goes to a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
