@@ -13,17 +13,18 @@ use ureq::http::HeaderMap;
 /// The size of the pieces in which an answer is read for the parser, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// How much of a body is read before anything is done with it, in bytes. Nothing more is read of an error's body.
+/// How many bytes of a body are read into memory first, before the body is parsed or logged. Of the body of an error
+/// only this beginning is read.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
 /// How much of a body is read first when the body may have the content of an earlier answer, in bytes. The rows of some
 /// 1,000 nodes fit into this size.
 const KNOWN_BYTES: u64 = 256 * 1024;
 
-/// How much of a body the log shows, in characters.
+/// The length to which a body is cut in the log, in characters.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
-/// How much of a content type a message shows, in characters.
+/// The length to which a content type is cut in messages, in characters.
 const CONTENT_TYPE_CHARACTERS: usize = 100;
 
 /// The longest `X-Correlation-Id`, in bytes. The IDs of Hetzner have 16 digits.
@@ -55,7 +56,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A request that was sent, and how its answer is read.
+/// A request that was sent, with the options for reading its answer.
 pub(super) struct Asked<'a> {
     /// The method and the URL of the call.
     pub(super) line: &'a str,
@@ -98,8 +99,8 @@ impl Asked<'_> {
                 parse(body, &head, timeout, how)
             }
             (200..300, Err(error)) => Err(describe_io(&error, timeout)),
-            // An error status whose body cannot be read whole is reported as that status.
-            // The failed read is no second error.
+            // An error status whose body cannot be read whole is reported as this status. The failure to read the body
+            // is not reported.
             _ => Err(Kind::Status(start)),
         };
         match parsed {
@@ -109,8 +110,8 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the beginning of a body for the log, as text. The text is redacted before it is cut, because
-/// half a secret would not be found any more.
+/// Returns the beginning of a body as text for the log. The secrets are redacted before the text is cut, because a
+/// secret that the cut had shortened would not be recognized.
 pub(super) fn beginning(body: &[u8], secrets: &[Secret]) -> String {
     let text = redact(&String::from_utf8_lossy(body), secrets);
     cut(&text, SHOWN_CHARACTERS).into_owned()

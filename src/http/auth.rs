@@ -20,17 +20,18 @@ pub type Login = Arc<dyn Issuer>;
 
 /// An issuer hands out credentials before every call.
 pub trait Issuer: Send + Sync {
-    /// Returns the credentials that are in force. The error is for people, and nothing is sent after an error.
+    /// Returns the credentials that are in force. The error is a message for the user. When there is an error, the call
+    /// is not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API refused the credentials with this number.
+    /// Tells the issuer that the API refused the credentials with this sequence number.
     fn refused(&self, _number: u64) {}
 }
 
 /// The credentials with which one call is authenticated.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The number of the issue. An issuer counts its issues from 1.
+    /// The sequence number of these credentials. An issuer numbers the credentials that it issues from 1.
     pub number: u64,
     /// The value of the header `Authorization`.
     pub header: Option<Secret>,
@@ -46,7 +47,7 @@ impl Issuer for SecretSource {
     }
 }
 
-/// Fixed credentials never change.
+/// These credentials are fixed, so they are returned for every call.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())
@@ -79,7 +80,8 @@ impl Credentials {
 /// How much of a secret's file is read at most, in bytes. A token has a few kilobytes at most.
 const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// A secret of the settings, and the file that holds the secret. Clones share the secret that was read last.
+/// A secret of the settings, and the file from which the secret is read. All clones of a source share the secret that
+/// was read last.
 #[derive(Clone, Debug)]
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …
@@ -92,7 +94,7 @@ pub struct SecretSource {
     last: Arc<Mutex<Option<Secret>>>,
 }
 
-/// A check of whether a secret can be sent. The error is for people.
+/// A check of whether a secret can be sent to an API. The error is a message for the user.
 pub type SecretCheck = fn(&Secret) -> Result<(), &'static str>;
 
 impl SecretSource {
@@ -114,8 +116,8 @@ impl SecretSource {
         SecretSource::new(None, Some(secret))
     }
 
-    /// Returns a source that reads a token's file. `first` is what was read from the file already, because a pipe, such
-    /// as a shell's `<(pass hcloud)`, can be read only once.
+    /// Returns a source that reads a token from a file. `first` is the token that was already read from the file,
+    /// because a pipe, such as a shell's `<(pass hcloud)`, can be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
         SecretSource::new(Some(path), first)
     }
@@ -130,8 +132,9 @@ impl SecretSource {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// Returns the secret to send now. The secret that was read before stays in use when the file cannot be read or is
-    /// empty, because the file is being replaced, and when the file is a pipe.
+    /// Returns the secret to send now. When the file cannot be read or is empty, the secret that was read before is
+    /// returned, because the file is probably being replaced. The same happens when the file is a pipe, which can be
+    /// read only once.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {
@@ -169,11 +172,11 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     Ok(secret)
 }
 
-/// The reasons why something that was read is not used, by the name of what was read. Several clients of a process read
-/// the same files, so they share these reasons.
+/// The reasons why a secret or the TLS settings could not be read again, as they were last logged. The key is the name
+/// of what was read. Several clients of a process read the same files, so they share these reasons.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why something that was read is not used, unless this reason was also the last one that was logged about it.
+/// Logs why something could not be read again, unless the same reason was the last one that was logged for it.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
@@ -182,7 +185,7 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets the complaint about something that could not be read before and now can.
+/// Forgets why something could not be read, because reading it has now succeeded.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

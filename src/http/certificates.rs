@@ -29,7 +29,7 @@ impl PartialEq for Identity {
     }
 }
 
-/// A PEM text, and the name of the text in messages.
+/// A PEM text, and the name that messages use for the text.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -41,7 +41,7 @@ impl Pem {
     }
 }
 
-/// Returns every certificate of a PEM text. An error says why there is none.
+/// Returns all certificates of a PEM text. The error says why no certificate is returned.
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
@@ -63,13 +63,13 @@ fn no_certificate(pem: &[u8]) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Authorities {
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The number of other certificates in the same text, which are damaged or of a kind that cannot be used here.
+    /// How many other certificates the same text has that are damaged or of a kind that cannot be used here.
     pub unusable: usize,
 }
 
 impl Authorities {
-    /// Returns the authorities of a PEM text that can be used, or an error that says why there are none. A bundle of a
-    /// hundred certificates is not refused because one of them is outdated.
+    /// Returns the usable authorities of a PEM text, or an error that says why there are none. A bundle of a hundred
+    /// certificates is not refused because one of them cannot be used.
     pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
@@ -88,8 +88,8 @@ impl Authorities {
 }
 
 impl Identity {
-    /// Reads a certificate chain, our own certificate first, and its key (PKCS#1, PKCS#8 or SEC1). The error says
-    /// whether the certificate or the key is wrong, and how.
+    /// Reads a certificate chain that begins with our own certificate, and the key of this certificate (PKCS#1, PKCS#8
+    /// or SEC1). The error says whether the certificate or the key is wrong, and how.
     pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
         let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
         let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
@@ -111,12 +111,12 @@ impl Identity {
     }
 }
 
-/// The certificate chain by which a server proves its identity, as the chain was read.
+/// The certificate chain by which a server proves its identity.
 pub struct Chain {
-    /// The certificates in PEM. Everything else that stood beside them is dropped.
+    /// The certificates in PEM. All other text that stood beside them is dropped.
     pub pem: String,
     pub certificates: usize,
-    /// The SHA-256 of all certificates, in hexadecimal digits.
+    /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
     /// When the first certificate becomes valid.
     pub not_before: Timestamp,
@@ -157,9 +157,9 @@ impl Chain {
     }
 }
 
-/// Returns the first and the last moment at which a certificate is valid. The library is asked about the earliest and
-/// the latest possible moment, and its two errors name the limits. The issuer, which is unknown here, does not matter
-/// because the library checks the moment first.
+/// Returns the first and the last moment at which a certificate is valid. The certificate is verified at the earliest
+/// and at the latest possible moment, and the two errors of the library contain the limits. The issuer is unknown here,
+/// which does not matter because the library checks the validity first.
 fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -211,7 +211,7 @@ fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Reads a whole file, or none of it. The error is for people.
+/// Reads a whole file. Returns an error, as a message for the user, when the file cannot be read whole.
 pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -26,16 +26,16 @@ pub enum Kind {
     Request(String),
     /// There was no connection, or the connection broke.
     Unreachable(String),
-    /// The call did not end within this time.
+    /// The call did not end within its time limit, which is the value.
     TimedOut(Duration),
     /// The server's certificate is not accepted, because of an unknown authority, another
     /// name, or its expiry. Nothing was sent.
     Untrusted(String),
     /// The TLS handshake failed for another reason.
     Tls(String),
-    /// The answer has a status of 300 or more. The value is the beginning of its body.
+    /// The answer has a status of 300 or more. The value is the beginning of the answer's body.
     Status(Vec<u8>),
-    /// The answer has a status of 2xx and is not what the API answers.
+    /// The answer has a status of 2xx, and its body does not have the form that the API promises.
     Malformed(String),
     /// The body of an answer is longer than this many bytes.
     TooLarge(u64),
@@ -56,7 +56,7 @@ pub struct Head {
     pub date: Option<Timestamp>,
 }
 
-/// How much of an API's error message is shown, in characters.
+/// The length to which an error message of an API is cut, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
 /// Returns the message of an API on one line, cut to a length that a person reads.
@@ -70,8 +70,8 @@ impl Error {
         Error { call, kind, head: None }
     }
 
-    /// Returns the error without these secrets. A server may repeat what it received in any part
-    /// of its answer, and errors are printed.
+    /// Returns the error with these secrets redacted. Errors are printed, and any part of a server's answer may repeat
+    /// what the server received.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
             Kind::TimedOut(_) | Kind::TooLarge(_) => {}
@@ -88,7 +88,8 @@ impl Error {
         }
         if let Some(head) = &mut self.head {
             head.content_type = redact(&head.content_type, secrets);
-            // A part of a correlation ID is of no use, so an ID with a secret is dropped.
+            // An ID that contains a secret is dropped and not redacted, because a part of a correlation ID is
+            // of no use.
             head.correlation_id =
                 head.correlation_id.take().filter(|id| redact(id, secrets) == *id);
         }
@@ -113,7 +114,7 @@ impl Error {
 }
 
 impl Kind {
-    /// Returns why there is no answer, as the one word that metrics use.
+    /// Returns the reason why there is no answer, as the single word that metrics use.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::Unreachable(_) => "unreachable",
@@ -184,8 +185,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
     }
 }
 
-/// Describes an I/O error in our words. While a body is read, ureq hides its own errors and
-/// those of rustls inside an `io::Error`.
+/// Describes an I/O error for the user. While a body is read, ureq wraps its own errors and those of rustls into an
+/// `io::Error`, and this function unwraps them.
 pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     use std::io::ErrorKind::*;
     let inner = error.get_ref();
@@ -204,7 +205,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
     })
 }
 
-/// Describes an error of the TLS library in our words. For a person the error is about a server and its certificate.
+/// Describes an error of the TLS library in words about the server and its certificate.
 fn describe_tls(error: &rustls::Error) -> Kind {
     match error {
         rustls::Error::InvalidCertificate(why) => Kind::Untrusted(describe_certificate(why)),

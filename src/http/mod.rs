@@ -45,18 +45,18 @@ use transport::{hold_deadline, is_deadline_over};
 /// A method of the gate, by which a write asks for permission.
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
-/// A write, without its body.
+/// The data of a write without its body.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
-    /// The method by which the gate is asked: [`Gate::pass`], or [`Gate::pass_at_end`]
-    /// for a write at the end of the process.
+    /// The method of the gate that is asked for permission. It is [`Gate::pass`], or [`Gate::pass_at_end`] for a write
+    /// at the end of the process.
     pub pass: Pass,
     pub method: Method,
     /// The path and query below the base, beginning with `/`.
     pub path: &'a str,
     /// The content type of the body.
     pub content_type: &'a str,
-    /// The secrets in the body. A body with secrets is not logged, and reports do not repeat the secrets.
+    /// The secrets in the body. A body with secrets is not logged, and errors do not repeat the secrets.
     pub secrets: &'a [Secret],
 }
 
@@ -64,14 +64,14 @@ pub struct Write<'a> {
 pub struct Client {
     sessions: Sessions,
     settings: Settings,
-    /// The number of calls so far. Every try counts.
+    /// How many calls were made so far. Each try of a call adds one.
     calls: AtomicU64,
     /// Whether a call was answered with what was asked for.
     is_reached: AtomicBool,
 }
 
-/// Runs `work` with a time limit in the machine's time. All reads that this thread makes in `work`, with their retries,
-/// end when the limit is over.
+/// Runs `work` with a time limit, which is measured by the machine's clock. All reads that this thread makes in `work`
+/// end when the limit is over, and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
     let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
@@ -87,12 +87,12 @@ impl Client {
         }
     }
 
-    /// Returns the scheme, host and path of the API.
+    /// Returns the base URL of the API: scheme, host and path.
     pub fn base(&self) -> &str {
         &self.settings.base
     }
 
-    /// Returns the number of calls so far. Every try counts.
+    /// Returns how many calls were made so far. Each try of a call adds one.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl Client {
         self.get_parsed(path, Reading::JSON, PhantomData)
     }
 
-    /// Reads a JSON document in the way that `parse` defines.
+    /// Reads a JSON document. `parse` turns the answer into a value.
     pub fn get_parsed<P: Parse>(
         &self,
         path: &str,
@@ -124,7 +124,7 @@ impl Client {
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
-        // All tries together are shown as one wait, because for a person they are one call.
+        // The user sees one waiting message for all tries together, because to the user they are one call.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
@@ -154,9 +154,9 @@ impl Client {
         self.settings.gate.may_wait()
     }
 
-    /// Writes once, when the gate lets the write pass. A write is never repeated here, because a lost answer does not
-    /// mean that nothing happened. (A 401 or an untrusted server does mean that nothing happened. Then the write is
-    /// sent again when there are newer credentials or authorities.)
+    /// Sends a write once, if the gate allows the write. A write that failed is not sent again, because the API may
+    /// have executed the write although its answer was lost. A 401 and an untrusted server are exceptions. After these
+    /// the write was certainly not executed, so it is sent again when there are newer credentials or authorities.
     pub fn write<T: DeserializeOwned>(
         &self,
         write: Write,
@@ -223,8 +223,8 @@ impl Client {
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = clock::now();
-        // The time-out is in whole milliseconds of the machine's time because error messages report it in this unit.
-        // The deadline is what ends the call.
+        // The time-out is rounded up to whole milliseconds of the machine's time, because error messages report it in
+        // milliseconds. The call is ended by the deadline and not by this time-out.
         let left = clock::to_machine(deadline.saturating_duration_since(begun));
         let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
@@ -244,7 +244,8 @@ impl Client {
         outcome
     }
 
-    /// Does the work that follows every try of any call: the heartbeat, the log and the count.
+    /// Does the work that follows every try of a call, whether it succeeded or failed: the heartbeat, the log line
+    /// and the counting.
     fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
         heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);

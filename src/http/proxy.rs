@@ -22,19 +22,19 @@ pub enum Proxies {
     Never,
     /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
-    /// The environment decides for the address that is called.
+    /// The environment decides, for each address, whether a proxy is used.
     ByEnvironment(Environment),
 }
 
 impl Proxies {
-    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` has the authorities
-    /// to trust when the proxy itself wants TLS.
+    /// Returns the tunnel to the host of a base URL, or `None` when the connection is direct. `tls` contains the
+    /// authorities that are trusted when the proxy itself is reached over TLS.
     pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
         let (proxy, named_by) = match self {
             Proxies::Never => return None,
             Proxies::Only(proxy) => (proxy, PROXY_URL),
-            // An address that cannot be parsed is no error here, because a call to this
-            // address fails by itself and says why.
+            // An address that cannot be parsed is not reported here, because a call to this address fails
+            // and reports it.
             Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
         };
         Some(Tunnel {
@@ -60,8 +60,9 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the environment. `variable` returns the value of an environment variable. The error names the variable and
-    /// repeats nothing of its value. (Go uses no proxy in this case, and says nothing.)
+    /// Reads the proxies from the environment. `variable` returns the value of an environment variable. An
+    /// invalid value is an error, which names the variable and does not repeat the value. (Go silently uses no
+    /// proxy in this case.)
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
         let first = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| {
@@ -84,7 +85,8 @@ impl Environment {
         })
     }
 
-    /// Returns the proxy for a URL and the variable that named the proxy, or `None` when no proxy is used.
+    /// Returns the proxy for a URL and the name of the variable that sets the proxy. Returns `None` when no
+    /// proxy is used.
     fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
         let (named, default_port) =
             if uri.scheme_str() == Some("https") { (&self.https, 443) } else { (&self.http, 80) };
@@ -108,8 +110,8 @@ pub(super) struct Tunnel {
 /// The field of a kubeconfig that names a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
 
-/// The forms of a proxy's URL, for error messages. As in Go, a text is first tried as a URL, and then as the
-/// `host:port` of an HTTP proxy.
+/// The description of the forms of a proxy's URL, for error messages. As in Go, a text that is not a URL is taken as
+/// the `host:port` of an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
 /// A proxy, with the login that the proxy wants. `Debug` and `Display` leave the login out.
@@ -226,7 +228,8 @@ enum Hosts {
     All,
     /// A range like `10.0.0.0/8`. The address `10.0.0.1` is a range of one address.
     Range(IpNet),
-    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The text is kept with the dot in front.
+    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
+    /// dot in front.
     Below(String),
     /// A domain like `example.com`, and the hosts below the domain.
     Domain(String),
@@ -238,8 +241,8 @@ impl NoProxy {
         NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }
 
-    /// Whether a host is reached without a proxy. The host is a name, or an address without brackets.
-    /// This machine itself is always covered.
+    /// Whether `NO_PROXY` says that a host is reached without a proxy. `host` is a name, or an address without
+    /// brackets. This machine is always reached without a proxy.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = host.to_ascii_lowercase();
         let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());

@@ -1,7 +1,7 @@
-//! A request. This file has the settings of the client that makes the request, and the agent of ureq that
-//! sends it. The agent is made with our time-outs, buffers, connections and TLS, and is made again when
-//! trust or the client certificate change. The file also decides when a failed read is tried again. A call
-//! that was refused asks for newer credentials.
+//! Sends requests through ureq. This file has the settings of the client and the agent of ureq. The agent is made with
+//! our time-outs, buffers, connections and TLS, and is made again when the trusted authorities or the client
+//! certificate change. The file also decides when a failed read is tried again, and asks for newer credentials after a
+//! call was refused.
 
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::certificates::Identity;
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
-/// How long a write may take from the gate's permission to the last byte of the answer, outside of tests. The gate must
-/// know the time, so it is the same for every write.
+/// How long a write may take from the gate's permission to the last byte of the answer. Only tests use another time.
+/// The gate relies on this time, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -51,9 +51,9 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again unless they were answered 429. The caller keeps a budget of calls, and
-    /// must hear of every 429 before anything else is sent. With `All`, a read that was answered 429 is
-    /// tried again after a short `Retry-After`.
+    /// Reads are tried again unless the answer was 429. The caller keeps a budget of calls, and must learn of
+    /// every 429 before the next request is sent. With `All`, a read that was answered with 429 is tried again
+    /// after a short `Retry-After`.
     NotRateLimited,
     /// No read is tried again. This is for an API that allows only few calls.
     Never,
@@ -62,15 +62,15 @@ pub enum Retry {
 /// The stage of a try.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage<'a> {
-    /// The bytes of the request are about to leave.
+    /// The request is about to be sent.
     Begun,
-    /// The try was answered with this status, or failed for this reason. The duration of the
-    /// try is measured in the machine's time.
+    /// The try was answered with this status, or failed for this reason. The duration of the try is measured by
+    /// the machine's clock.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
-/// How long calls may take, and how long the client waits between two tries of a read. These times are the program's
-/// time, which a test can shorten.
+/// How long calls may take, and how long the client waits between two tries of a read. These times are measured by the
+/// program's clock, which a test can speed up.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// How long a read may take from its first byte to the last byte of the answer.
@@ -94,8 +94,7 @@ named! {
 /// A function that gets a whole body and says whether the body has the same content as an earlier answer.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// A way to turn an answer into a value while the answer streams in. Each try of a
-/// call begins with a new copy of the parser.
+/// A way to turn an answer into a value while the answer streams in. The parser is copied for each try of a call.
 pub trait Parse: Copy {
     type Value;
 
@@ -116,20 +115,20 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
 pub struct Reading<'a> {
     /// The form of the answer, as the header `Accept` names it.
     pub accept: &'a str,
-    /// A function that says whether a body has the same content as an earlier answer. Such a body is read as `null` if
-    /// it has less than 256 KiB.
+    /// A function that says whether a body has the same content as an earlier answer. If so, and if the body has less
+    /// than 256 KiB, it is not parsed and counts as `null`.
     pub is_known: Option<&'a IsKnown<'a>>,
     /// The longest body that is read. `None` means the limit of the client.
     pub body_limit_bytes: Option<u64>,
 }
 
 impl Reading<'static> {
-    /// The options for a JSON document of which nothing is known.
+    /// The options for a JSON document that is not compared with an earlier answer.
     pub const JSON: Reading<'static> =
         Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
 }
 
-/// A request, before the credentials are added.
+/// A request as it is before the credentials are added.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
     /// The path and query below the base, beginning with `/`.
@@ -137,7 +136,7 @@ pub(super) struct Call<'a> {
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
-    /// The parts of the body that may not be repeated.
+    /// The secrets in the body, which logs and errors must not repeat.
     pub(super) secrets: &'a [Secret],
 }
 
@@ -151,11 +150,12 @@ impl Method {
 /// How often one read is tried, including the first try.
 const TRIES: u32 = 3;
 
-/// The longest `Retry-After` that a thread sleeps for. The caller decides about a longer wait.
+/// The longest `Retry-After` for which the client itself waits. When the API asks for a longer wait,
+/// the caller decides.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Returns how long to wait after this many tries of a read before the next try, or `None` when there is no next try.
-/// `first` is the wait before the second try. The wait doubles with each further try.
+/// Returns how long to wait before the next try of a read that was tried `tries` times, or `None` when there is no next
+/// try. `first` is the wait before the second try. The wait doubles with each further try.
 pub(super) fn wait_after(
     tries: u32,
     first: Duration,
@@ -170,9 +170,9 @@ pub(super) fn wait_after(
     Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-/// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
-/// enough. A refused call would be refused again. A 429 is tried again only when the API says when, because a try that
-/// is too early uses up the small rate limit.
+/// Whether trying a failed read again may help. A call that timed out is not tried again, because it has taken long
+/// enough. A call that the API refused would be refused again. A 429 is tried again only when the answer says when,
+/// because a try that is too early uses up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &Error) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
@@ -195,7 +195,7 @@ fn jittered(wait: Duration) -> Duration {
 pub(super) struct Session {
     agent: ureq::Agent,
     pub(super) credentials: Credentials,
-    /// The number of the TLS settings with which the session's connections are made.
+    /// The sequence number of the TLS settings with which the session's connections are made.
     number: u64,
 }
 
@@ -204,8 +204,8 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// The value of `source.changes` when the agent was made. The agent was made from the settings of the source and
-    /// from the identity of the credentials.
+    /// The value of `source.changes` when the agent was made. A new agent is made when this value or the client
+    /// certificate of the credentials has changed.
     changes: u64,
     identity: Option<Identity>,
     number: u64,
@@ -223,7 +223,7 @@ impl Sessions {
         }))
     }
 
-    /// Returns the agent and the credentials for the next call. The error is for people.
+    /// Returns the agent and the credentials for the next call. The error is a message for the user.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
@@ -235,7 +235,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // The idle connections of the old agent end with that agent.
+            // The idle connections of the old agent are closed with that agent.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);
@@ -244,8 +244,8 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Returns a newer session after a call with `used` has failed, if older
-    /// credentials or TLS settings may be the reason.
+    /// Returns a newer session when a call with the session `used` has failed, and the failure may come from outdated
+    /// credentials or TLS settings.
     pub(super) fn newer(
         &self,
         settings: &Settings,
@@ -270,11 +270,11 @@ impl Sessions {
 /// connection, and shorter than the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How many idle connections are kept at most. All connections that were used at the same time must be kept, or else
-/// each of many writers would connect again for each of its writes.
+/// How many idle connections are kept at most. As many as are used at the same time must be kept, because a writer
+/// whose connection is not kept would have to connect again for each write.
 const IDLE_AT_MOST: usize = 100;
 
-/// Makes the agent for the API. `tls` has the TLS settings that are in force now.
+/// Makes the agent for the API. `tls` are the TLS settings that are in force now.
 fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
     agent(proxy, settings.connect_timeout, tls)
@@ -283,9 +283,10 @@ fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
 fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        // An API sends no redirects. A redirect comes from a proxy, and would carry the token elsewhere.
+        // The APIs send no redirects. A redirect would come from a proxy, and following it would send the token
+        // to another host.
         .max_redirects(0)
-        // ureq's own rules for proxies are not Go's; see `proxy`.
+        // ureq decides about proxies by other rules than Go. `proxy` has Go's rules.
         .proxy(None)
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)

@@ -33,7 +33,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns the length of the secret, the only thing about a secret that may be shown.
+    /// Returns the length of the secret. Nothing else about a secret may be printed.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -81,8 +81,8 @@ const REDACTED: &str = "[redacted]";
 /// The shortest piece of base64 that is searched for. A shorter piece would be found in unrelated texts.
 const BASE64_CHARACTERS: usize = 16;
 
-/// The largest number of backslashes before a character that are recognized as an escape. A JSON text in a JSON text in
-/// a JSON text has that many.
+/// The largest number of backslashes before a character that are recognized as an escape. A JSON text has this many
+/// when it is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
 /// The shortest secret that is searched for in everything that is printed.
@@ -91,8 +91,8 @@ const SHORTEST_KNOWN: usize = 8;
 /// How many secrets are remembered: those in use, and some that were replaced a while ago.
 const KNOWN_AT_MOST: usize = 16;
 
-/// The secrets that this process has sent to an API, the newest last, each with all
-/// forms in which the secret may come back.
+/// The secrets that this process has sent to an API, the newest last. Each comes with all forms in which an answer may
+/// contain the secret.
 static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
 /// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].
@@ -109,8 +109,8 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// Returns a text that is about to leave this process for people, without the secrets
-/// that this process has shown to an API.
+/// Returns a text that is about to be printed, logged or written into an event, without the secrets that this process
+/// has sent to an API.
 ///
 /// An answer of an API may repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
@@ -120,9 +120,9 @@ pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
 }
 
 impl Secret {
-    /// Returns the forms of the secret, which are the plain text and pieces of base64. When a text that contains the
-    /// secret is encoded, the middle of the encoded secret depends only on how many bytes stand before the secret.
-    /// These middle pieces are returned.
+    /// Returns the texts by which the secret is found in output: the plain text and pieces of base64. When a text that
+    /// contains the secret is encoded, the middle part of the encoded secret depends only on how many bytes stand
+    /// before the secret. These middle parts are the pieces.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -151,7 +151,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
-    // The part of the text before `copied` was copied to `shown` or replaced.
+    // The text before `copied` is done: it was copied to `shown`, or its secrets were replaced.
     let mut copied = 0;
     let mut at = 0;
     while let Some(plain) = text[at..].chars().next() {
@@ -175,7 +175,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
 }
 
 /// Returns how many bytes the secret takes at the beginning of a text, or `None` when the text does not begin with the
-/// secret. Each character of the secret may be written plainly or escaped.
+/// secret. The text may contain each character of the secret plainly or escaped.
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {

@@ -32,10 +32,11 @@ pub struct Tls {
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// How often the files of the TLS settings are read while no call is refused.
+/// How often the files of the TLS settings are read again while no call fails because of TLS or credentials.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The name of the kubeconfig's certificates and keys in complaints. The name is the same for all clients.
+/// The name under which problems with the certificates and keys of the kubeconfig are logged. All clients use the same
+/// name, so that each problem is logged once.
 const TLS: &str = "TLS";
 
 /// The TLS settings, and how to read them again from their files.
@@ -45,7 +46,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// The number of changes of the settings so far.
     pub(super) changes: u64,
-    /// Reads the settings again. `None` means that the settings never change.
+    /// Reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }
@@ -59,8 +60,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source of settings that come from files. `tls` are the settings that were read
-    /// just now, and `read` reads them again.
+    /// Returns a source whose settings come from files. `tls` are the settings that were just read from the files, and
+    /// `read` reads the files again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
@@ -68,8 +69,8 @@ impl TlsSource {
         TlsSource { read: Some(Arc::new(read)), ..tls.into() }
     }
 
-    /// Reads the files again when they were last read at least `after` ago. The present settings stay in force until
-    /// the files are complete and fit each other.
+    /// Reads the files again when they were last read at least `after` ago. While the files are incomplete or do not
+    /// fit each other, the present settings stay in force.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
             && clock::since(self.read_at) >= after
@@ -91,7 +92,7 @@ impl TlsSource {
 
 #[derive(Clone, Default, PartialEq)]
 pub enum Roots {
-    /// Mozilla's authorities, compiled in.
+    /// Mozilla's authorities, which are compiled into this program.
     #[default]
     BuiltIn,
     /// These authorities and no others.
@@ -248,7 +249,8 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     }
 }
 
-/// Accepts any certificate whose key the server has, for `insecure-skip-tls-verify`.
+/// Accepts any certificate, for `insecure-skip-tls-verify`. The server must only prove that it has the
+/// certificate's private key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -289,8 +291,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Returns the message about a URL that [`leaves_unencrypted`](crate::text::leaves_unencrypted). `what`
-/// is the secret that is sent to the URL.
+/// Returns the error message for a URL for which [`leaves_unencrypted`](crate::text::leaves_unencrypted) is true.
+/// `what` names the secret that would be sent to the URL.
 pub fn without_tls(what: &str) -> String {
     format!(
         "without TLS anyone on the way reads the {what}; use https://, or set {HCLOUD_ALLOW_INSECURE_ENDPOINT}=true where \

@@ -33,7 +33,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the first of the deadlines that this thread holds was set.
+    /// The moment at which this thread set the first of the deadlines that it holds.
     begun: Moment,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Held {
     before: Option<Deadline>,
 }
 
-/// Holds a deadline for the calls of this thread. When a deadline is held already, the earlier one counts.
+/// Sets a deadline for the calls of this thread. When this thread has a deadline already, the earlier deadline applies.
 pub(super) fn hold_deadline(deadline: Instant) -> Held {
     hold_at(deadline, Moment::now())
 }
@@ -62,15 +62,15 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` without the deadlines that this thread holds, because in a simulation the same thread may make calls of
-/// another process in the meantime.
+/// Runs `work` as if this thread held no deadline. In a simulation the same thread may make calls of another process in
+/// `work`, and the deadline does not apply to these calls.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = Held { before: DEADLINE.take() };
     work()
 }
 
-/// Whether there is a deadline that has passed, or that must count as passed because nothing is
-/// known about the time since it was set.
+/// Whether the deadline of this thread has passed. A deadline also counts as passed when it is not known how much time
+/// has passed since it was set. Returns false when this thread has no deadline.
 pub(super) fn is_deadline_over() -> bool {
     is_over_at(Moment::now())
 }
@@ -85,13 +85,13 @@ impl Drop for Held {
     }
 }
 
-/// Connects to the host of a URL, or through the proxy on the way to the host. TLS comes afterwards.
+/// Connects to the host of a URL, either directly or through a proxy. The connection is encrypted afterwards.
 #[derive(Debug)]
 pub(super) struct Connect {
     /// The tunnel through the proxy. `None` means that the connection is direct.
     pub(super) proxy: Option<Tunnel>,
-    /// How long resolving, connecting and the proxy's answer may take together, in the
-    /// machine's time, which tests do not shorten.
+    /// How long resolving, connecting and the proxy's answer may take together. This is the machine's time, which tests
+    /// do not shorten.
     pub(super) timeout: Duration,
 }
 
@@ -153,9 +153,9 @@ impl Connect {
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Whether something was sent and nothing has come since.
+    /// Whether bytes were sent after the last bytes were received.
     is_unanswered: bool,
-    /// The reason why a step failed first. Each later step fails for this reason too; see [`Socket::step`].
+    /// The reason for the first step that failed. Each later step fails for this reason too; see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 
@@ -201,13 +201,13 @@ impl Socket {
         })
     }
 
-    /// Sends all bytes or returns an error. A full buffer of the peer may end a send early again and again. The
-    /// time-out of each send is therefore only the time that is left for all bytes.
+    /// Sends all bytes or returns an error. The bytes may need many sends, because the peer may take only few bytes at
+    /// a time. The time-out of each send is therefore the time that is left for all bytes.
     fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // The kernel must not resend unconfirmed bytes after the time that is left.
+            // The kernel must stop resending unconfirmed bytes when the time that is left is over.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -279,7 +279,7 @@ struct InMemory {
     authority: String,
     buffers: LazyBuffers,
     request: Vec<u8>,
-    /// The part of the answer that was not read yet.
+    /// The part of the answer that the client has not read yet.
     answer: VecDeque<u8>,
 }
 
@@ -307,7 +307,8 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // ureq's time-outs are the machine's time, so the deadline that this thread holds is used instead.
+            // ureq's time-outs are in the machine's time and not in simulated time, so the deadline that this thread
+            // holds is used instead.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
@@ -324,7 +325,7 @@ impl Transport for InMemory {
     }
 }
 
-/// Returns the error in the form that ureq expects.
+/// Returns the error as an error of ureq. A time-out is a type of error of its own there.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
@@ -332,10 +333,11 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns when a step of ureq must be over. This is never later than the deadline that this thread holds.
+/// Returns the moment at which a step of ureq must end. This moment is never later than the deadline that
+/// this thread holds.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
-    // ureq's "never" is more than an `Instant` can hold.
+    // ureq's time-out "never" is longer than an `Instant` can hold.
     let never = now + Duration::from_secs(24 * 3600);
     let after = clock::from_machine(*timeout.after);
     capped(now.checked_add(after).unwrap_or(never))

@@ -80,7 +80,7 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        // The host and the port are the parts of this URL that matter.
+        // Only the host and the port of this URL are used.
         let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
         let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {
@@ -130,8 +130,8 @@ impl<S: Read + Write> Opening<'_, S> {
         }
     }
 
-    /// Reads the head of an answer like `HTTP/1.1 200 Connection established` and returns its status. Nothing after the
-    /// empty line is read, because the bytes after it belong to the tunnel.
+    /// Reads the head of an answer like `HTTP/1.1 200 Connection established` and returns its status. Reading stops
+    /// after the empty line, because the bytes after it belong to the tunnel.
     fn http_status(&mut self) -> Result<u16, Kind> {
         let not_http = || {
             let why = "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?";
@@ -140,7 +140,8 @@ impl<S: Read + Write> Opening<'_, S> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.extend(self.receive::<1>()?);
-            // An answer that is not HTTP is recognized at once, and not only when the time-out is over.
+            // A server that does not speak HTTP is recognized by the first bytes of its answer, without waiting
+            // for the time-out.
             if head.len() > HEAD_BYTES || !b"HTTP/1.".starts_with(&head[..head.len().min(7)]) {
                 return Err(not_http());
             }
@@ -181,7 +182,8 @@ impl<S: Read + Write> Opening<'_, S> {
         let [version, reply, _, kind] = self.receive()?;
         is_socks(version)?;
         self.check_reply(reply)?;
-        // Before the bytes of the tunnel, the proxy sends the address that it connects from. This address is not used.
+        // The proxy's answer ends with the address from which the proxy connects to the host. This address is read
+        // and not used.
         let length = match kind {
             IPV4 => 4,
             IPV6 => 16,
@@ -231,8 +233,8 @@ impl<S: Read + Write> Opening<'_, S> {
         })
     }
 
-    /// Returns the error for a proxy that does not allow the connection. The exceptions in the environment do not
-    /// count when a kubeconfig names the proxy.
+    /// Returns the error for a proxy that refuses the connection. The message suggests `NO_PROXY`, unless a kubeconfig
+    /// names the proxy, because `NO_PROXY` has no effect then.
     fn not_let_through(&self, to: &str) -> Kind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url to name another proxy or none",

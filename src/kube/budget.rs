@@ -1,24 +1,24 @@
-//! Limits how much of all Services is kept. There is one limit for each namespace and one for all namespaces together.
+//! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
 //! Within each limit the oldest Services come first.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
-//! never more is kept than both limits allow. Once a Service is above a limit, all younger Services are above the limit
-//! too. The order of the list therefore makes no difference.
+//! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
+//! limit too. The result therefore does not depend on the order of the list.
 
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// The size that counts towards no limit, in bytes. Of a larger Service only the rest counts. Eight
-/// usual annotations and three ports fit into this size. A Service that is not larger is never above a
-/// limit, however large other Services are.
+/// How many bytes of each Service count towards no limit. Only the bytes beyond these count. Eight usual annotations
+/// and three ports fit into this size. A Service of at most this size is therefore never above a limit, however large
+/// other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How much the Services of one namespace may have together beyond [`ALWAYS_KEPT`] each, in bytes. 130 Services of the
-/// largest size that is read fit into this limit.
+/// How many bytes the Services of one namespace may take together, beyond the [`ALWAYS_KEPT`] of each Service. 130
+/// Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How much all Services may have together beyond [`ALWAYS_KEPT`] each, in bytes. The shipped memory limit of the Pod
-/// is 64 MiB, and a Service that is planned needs its annotations up to three times.
+/// How many bytes all Services together may take beyond the [`ALWAYS_KEPT`] of each Service. The shipped memory limit
+/// of the Pod is 64 MiB, and planning a Service needs up to three copies of its annotations.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit that a Service is above.
@@ -28,24 +28,24 @@ pub enum Above {
     Total,
 }
 
-/// When a Service was created, and its UID. Ages are compared to find the older Service.
+/// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// The budget of a list: what is kept of its Services while the list is read, and
-/// afterwards which Services are above a limit.
+/// The budget of a list. While the list is read, it says which Services are kept whole. Afterwards it says which
+/// Services are above a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
     namespaces: HashMap<String, Share>,
     total: Share,
 }
 
-/// The Services that count towards one limit.
+/// The Services that count towards one of the limits.
 #[derive(Clone, Debug, Default)]
 struct Share {
-    /// The Services that are kept, sorted by age, each with its bytes, its place in the list and its namespace.
+    /// The Services that are kept, sorted by age. Each has its size in bytes, its place in the list and its namespace.
     kept: BTreeMap<Age, Counted>,
     bytes: usize,
-    /// The age of the oldest Service that is above the limit.
+    /// The age of the oldest Service that is above the limit. All younger Services are above the limit too.
     cut: Option<Age>,
 }
 
@@ -73,8 +73,8 @@ impl Above {
 }
 
 impl Budget {
-    /// Counts a Service of this size at this place in the list. Returns the places of the Services that this addition
-    /// puts above a limit. The new Service itself may be among them.
+    /// Adds a Service of this size, which stands at this place in the list. Returns the places of all Services that are
+    /// above a limit because of this. The new Service itself may be among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -105,7 +105,7 @@ impl Budget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from this place of the list on, because this part of the list is read again.
+    /// Removes the Services from this place of the list on, because this part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = Budget::default();
@@ -118,12 +118,13 @@ impl Budget {
         }
     }
 
-    /// Returns the limit that a Service of this age and size is above. The limits come from the list that was read.
+    /// Returns the limit that a Service of this age and size is above, or `None` when it is above no limit. The
+    /// Services of the list that was read before decide about this.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age is above if the Service is larger than [`ALWAYS_KEPT`].
+    /// Returns the limit that a Service of this age is above, provided that the Service is larger than [`ALWAYS_KEPT`].
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -133,7 +134,8 @@ impl Budget {
         }
     }
 
-    /// Returns the part of the budget that is still needed after the list was read, to decide about a single Service.
+    /// Returns the part of the budget that is needed after the list was read. It decides whether a Service that is read
+    /// alone is above a limit.
     pub(super) fn ended(mut self) -> Budget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

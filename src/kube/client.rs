@@ -21,22 +21,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a read may take. 5,000 nodes of 25 kB can arrive in this time over a slow line.
+/// How long a read may take. This is enough time for 5,000 nodes of 25 kB over a slow line.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest answer that is read, in bytes: twice the largest list that we expect. An answer is parsed while it
-/// streams in, so this limit bounds time and not memory.
+/// The longest answer that is read, in bytes. The limit is twice the size of the largest list that we expect. An answer
+/// is parsed while it streams in, so this limit bounds time and not memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
 /// The longest list of Services that is read as one answer, in bytes. Tenants make Services, and each Service may have
 /// 1.5 MB of fields that are not read. A longer list is read in smaller parts.
 const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// The number by which the page size is divided after an answer that was too long.
-/// Each size is a fifth of the size before.
+/// After an answer that was too long, the page size is divided by this number.
 const SMALLER_PAGE: u32 = 5;
 /// The smallest size of a page. The largest objects that etcd takes have 1.5 MB, so a
 /// page of this size fits into any limit.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
-/// The longest list that is read, in items: ten times what Kubernetes supports.
+/// The largest number of items in a list that is read. It is ten times what Kubernetes supports.
 const ITEMS_AT_MOST: u32 = 50_000;
 /// How often a list is read from its beginning at most, when its `continue` token expires on the way.
 const LIST_TRIES: u32 = 3;
@@ -49,14 +48,14 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The question that is put to the gate before a write.
+/// The method by which the gate is asked for permission before a usual write.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
 /// The method by which the gate is asked before a write at the end of the process. Such a write is an event, or the
 /// release of the Lease.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
-/// The call that asks whether our user has a right, written as the gate receives it. The call has
-/// the form of a write, but changes nothing.
+/// The call that asks whether our user has a right, in the form in which the gate receives calls. This call has the
+/// form of a write, but changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The answer of `/version`. A missing field is empty.
@@ -103,17 +102,17 @@ pub struct Print(Option<u64>);
 
 /// A client of one cluster. All threads share the client.
 pub struct Client {
-    /// Computes prints. The keys are random, so that nobody who writes objects can make two lists with the same print.
+    /// Computes the hashes of lists. The keys are random, so that nobody who writes objects can make two different
+    /// lists with the same hash.
     hasher: RandomState,
     http: http::Client,
     namespace: Option<String>,
     origin: String,
-    /// The scope that decides which of the Services that are read are ours.
+    /// Decides which of the Services that are read are ours.
     pub scope: ServiceScope,
     /// The budget that says which Services are above a limit, by the list that was read last.
     pub(super) budget: Mutex<Budget>,
-    /// The number of items that a page may have, for each kind of list whose answer was
-    /// too long when the list was read whole.
+    /// The number of items to request for a page, for each kind of list that was too long to be read in one answer.
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
@@ -138,7 +137,7 @@ pub(super) struct PageEnd {
 struct NextPage {
     /// How many items the page may have.
     items: u32,
-    /// The place at which the page begins, as a part of the query. The text is empty for the first page.
+    /// The part of the query that says where the page begins. The text is empty for the first page.
     place: String,
 }
 
@@ -147,8 +146,9 @@ struct NextPage {
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long. A list that was read whole is now read in
-    /// pages, and pages get smaller. Returns false when the page cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. A list that was requested in one answer
+    /// is then requested in pages, and a page is then requested with fewer items. Returns false when the page
+    /// cannot become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -193,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Returns a client without an API server, for code that needs a client and makes no call.
+    /// Returns a client that has no API server, for code that needs a client but makes no call.
     pub(crate) fn of_nowhere() -> Client {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
@@ -213,7 +213,8 @@ impl Client {
         self.http.base()
     }
 
-    /// Returns the namespace of objects that are named without a namespace, as in kubectl.
+    /// Returns the namespace that is used for objects whose namespace the user does not give. As in kubectl, it is
+    /// `default` when the context sets none.
     pub fn namespace(&self) -> &str {
         let named = self.namespace.as_deref().map(str::trim);
         named.filter(|name| !name.is_empty()).unwrap_or("default")
@@ -224,7 +225,7 @@ impl Client {
         &self.origin
     }
 
-    /// Returns the number of calls so far. Every try counts.
+    /// Returns how many calls were made so far. Each try of a call adds one.
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }
@@ -240,7 +241,7 @@ impl Client {
     }
 
     /// Returns one row for each node from the API server's cache, or an error when the table is not complete. Returns
-    /// `None` when the rows are unchanged since the answer whose print is `print`.
+    /// `None` when the hash of the rows is still `print`, which means that no row has changed.
     pub fn node_table(
         &self,
         detail: Detail,
@@ -262,7 +263,7 @@ impl Client {
         self.get("/version")
     }
 
-    /// Whether the user that we log in as may do this.
+    /// Asks the API server whether our user has the right to do this.
     pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -316,14 +317,16 @@ impl Client {
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
-    /// Sets one condition, by its type, and leaves the kubelet's conditions as they are. A merge patch would replace
-    /// the whole list of conditions. The patch must carry `metadata.resourceVersion`.
+    /// Sets one condition of a node, which is chosen by its type, and leaves the kubelet's conditions unchanged. For
+    /// this it uses a strategic merge patch, because a merge patch would replace the whole list of conditions. The
+    /// patch must carry `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
         self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
-    /// Deletes a node with this UID at this version. Another node that got the same name is not deleted.
+    /// Deletes the node only if it still has this UID and this resource version. A new node with the same name is
+    /// therefore not deleted.
     pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), Error> {
         let options = json!({
             "apiVersion": "v1",
@@ -358,8 +361,8 @@ impl Client {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](Client::list). Returns `None` when the items are unchanged since the answer whose
-    /// print is `print`. Afterwards `print` is the print of the new answer.
+    /// Reads a list like [`list`](Client::list). Returns `None` when the hash of the items is still `print`, which
+    /// means that no item has changed. Afterwards `print` is the hash of the new answer.
     pub(super) fn list_new<P: Page>(
         &self,
         path: &str,
@@ -376,10 +379,10 @@ impl Client {
         })
     }
 
-    /// Reads a list page by page into the value that `begin` makes and `read_page` fills. `read_page` returns `None`
-    /// when the answer is `null`. When the `continue` token of the list expires on the way, the list is read again from
-    /// its beginning, but only a few times. A list from the API server's cache is read in one answer, or in pages when
-    /// that answer is too long.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to the value, or returns
+    /// `None` when the answer is `null`. When the `continue` token of the list expires on the way, the list is read
+    /// again from its beginning, but only a few times. A list from the API server's cache is read in one answer, or in
+    /// pages when that answer is too long.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -448,7 +451,7 @@ impl Client {
                 if is_first {
                     *print = answered.get();
                 }
-                // A list that takes less than half of the limit is read whole again the next time.
+                // A list that took less than half of the limit is requested in one answer again the next time.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }
@@ -462,15 +465,15 @@ impl Client {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns the print of the items of an answer, which begin at its first `[`. The version of the list is not part
-    /// of the print, because the version changes more often than the items.
+    /// Returns a hash of the items of an answer, which begin at the first `[` of the body. The version of the list is
+    /// not hashed, because it changes even when the items do not change.
     fn print(&self, body: &[u8]) -> Print {
         let begin = body.iter().position(|byte| *byte == b'[');
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` gets what was read, and returns the token of the next page, or the reason why the answer
-    /// is no page. `token` returns `None` when the answer is `null`.
+    /// Reads one page. `token` is called with the parsed answer, and returns the token of the next page or the reason
+    /// why the answer is not a page. `token` returns `None` when the answer is `null`.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -494,8 +497,8 @@ impl Client {
     }
 }
 
-/// Returns the value of `Accept`. Every object has the forms
-/// `PartialObjectMetadataList` and `Table` when they are requested.
+/// Returns the value of the header `Accept`. An API server can send any list as `PartialObjectMetadataList` or as
+/// `Table`, and does so when `Accept` names this form.
 fn accepted(kind: &str) -> String {
     match kind {
         PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
@@ -521,7 +524,7 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try by its resource.
+/// Counts a try in the metrics, by the resource in its path.
 fn count(method: Method, path: &str, stage: Stage) {
     match stage {
         Stage::Begun => {}

@@ -1,4 +1,4 @@
-//! A failed call to the Kubernetes API, in its own words.
+//! The errors of failed calls to the Kubernetes API.
 
 use crate::http;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub enum Error {
     Status(Box<Status>),
     /// There is no answer of the API, because of the network or TLS, or because a proxy answered.
     Http(Box<http::Error>),
-    /// The answer is not what was asked for. `call` is the method and the URL.
+    /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
 }
 
@@ -46,13 +46,14 @@ impl Error {
         self.is(404, "NotFound")
     }
 
-    /// Whether a `continue` token or resource version is too old. The list is read again from its beginning.
+    /// Whether a `continue` token or resource version is too old. The caller then reads the list again
+    /// from its beginning.
     pub fn is_expired(&self) -> bool {
         self.is(410, "Expired")
     }
 
-    /// Returns why the requested form is not available. Either the API server does not know
-    /// the form, or its answer has another form.
+    /// Returns why the API server does not send the requested form. Either the API server does not know this form, or
+    /// it has answered in another form.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             Error::Unreadable { why, .. } => Some(why.clone()),
@@ -68,7 +69,7 @@ impl Error {
         }
     }
 
-    /// Whether the credentials are not accepted, or a plugin that should give other credentials failed.
+    /// Whether the API server did not accept the credentials, or no credentials could be read or issued.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401,
@@ -81,12 +82,13 @@ impl Error {
         self.is(403, "Forbidden")
     }
 
-    /// Whether the namespace is being deleted and takes no new objects. No role would change that.
+    /// Whether the API server refused a new object because the namespace is being deleted. A change of the role
+    /// would not help.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether the answer is longer than the limit, or began and did not end in time.
+    /// Whether the answer is longer than the limit, or has begun but did not end before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
             Error::Http(error) => match error.kind {
@@ -103,7 +105,7 @@ impl Error {
         matches!(self.unanswered(), Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_)))
     }
 
-    /// Whether the gate did not let a write pass.
+    /// Whether the gate refused the write.
     pub fn is_refused(&self) -> bool {
         matches!(self.unanswered(), Some(http::Kind::Refused(_)))
     }
@@ -181,8 +183,9 @@ impl fmt::Display for Error {
 /// How many times an object is planned and written at most when another writer is faster each time.
 pub const CONFLICT_TRIES: u32 = 5;
 
-/// Runs `attempt` again, a few times at most, when another writer was faster. The first attempt gets `true` and may use
-/// what was read before. Each later attempt gets `false`, reads the object again and plans again.
+/// Runs `attempt`, and runs it again, a few times at most, when another writer has changed the object first. The first
+/// attempt gets `true` and may use the object as it was read before. Each later attempt gets `false`, reads the object
+/// again and plans again.
 pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
     let mut tries = 1;
     loop {

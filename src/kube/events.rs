@@ -1,7 +1,8 @@
-//! Events, with which `kubectl describe` shows what we did. They are best effort, and never a flood.
+//! Events, with which `kubectl describe` shows what we did. An event may be lost, and their number is limited.
 //!
-//! The memory of what was reported is lost at a restart. An event's name is therefore made from its object, UID, reason
-//! and message, so that an event that exists already is counted up instead of being written a second time.
+//! A process that restarts does not know which events it has written before. An event's name is therefore made
+//! from its object, UID, reason and message. When an event of this name exists, its count is raised and no second
+//! event is written.
 
 use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
 use super::error::Error;
@@ -22,10 +23,11 @@ pub struct Event {
     pub object: ObjectReference,
     pub reason: Reason,
     pub message: String,
-    /// When the event happened. The event may be written later.
+    /// When the event happened. The API server may receive the event later.
     pub at: Timestamp,
-    /// Whether an equal event that exists is left as it is. Otherwise its count is raised. A process that has just
-    /// started does not know whether the existing event is already about what the process sees.
+    /// Whether an existing event that is equal to this event is left unchanged. Otherwise the count of the existing
+    /// event is raised. A process that has just started leaves the existing event unchanged, because that event may
+    /// already be about what the process sees.
     pub only_new: bool,
 }
 
@@ -35,7 +37,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier and is signed by one of our components.
+/// An event that was written earlier and names one of our components as its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -54,7 +56,7 @@ pub struct PastEvent {
     /// The type of the event: `Normal` or `Warning`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// How often the event happened. 0 means that its author does not count.
+    /// How often the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
     /// When the event was last counted up. Controllers that never count leave the field out.
@@ -101,9 +103,9 @@ impl From<&ObjectReference> for Involved {
 }
 
 impl PastEvent {
-    /// Whether one of these components signed the event, and the event is in the namespace of its object.
-    /// Anybody who may write events in this namespace can sign an event in the same way, so the text of
-    /// an event is never more than a quotation.
+    /// Whether the event names one of these components as its author and is in the namespace of its object. Anybody who
+    /// may write events in this namespace can claim to be such a component, so the text of an event may only be quoted
+    /// and is never trusted.
     fn is_of(&self, components: &[&str]) -> bool {
         let author = match self.source.component.as_str() {
             "" => &*self.reporting_component,
@@ -113,8 +115,8 @@ impl PastEvent {
         components.contains(&author) && self.metadata.namespace == namespace
     }
 
-    /// Returns a key that sorts events by time. Times are whole seconds. The version, which grows with each write,
-    /// decides between events of the same second.
+    /// Returns a key that sorts events by time. Event times are whole seconds, so events of the same second are sorted
+    /// by their resource version, which grows with each write.
     pub fn age_order(&self) -> (Option<Timestamp>, u64) {
         let version = self.metadata.resource_version.parse();
         (self.at(), version.unwrap_or_default())
@@ -162,7 +164,8 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event, or counts up the equal event that exists already.
+/// Writes the event. When an equal event exists already, raises the count of that event instead, unless
+/// `only_new` is set.
 pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
@@ -199,7 +202,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The official role has no `get` on events. Without that right only the time is brought up to date.
+    // The official role does not allow `get` on events. Without this right the count cannot be raised, and only the
+    // time of the event is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({
@@ -218,7 +222,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
 /// Returns the name `<object>.<16 hex digits>`. An equal message about the same object has the same name.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The name of an object has 253 characters at most.
+    // The API server allows 253 characters at most in the name of an object.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }

@@ -1,9 +1,9 @@
-//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no room and no time.
+//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no memory
+//! and no time.
 //!
-//! Labels are few, and the same on thousands of objects, so their texts are interned. The annotations of a
-//! node that are read are kept in the same way. A Service has annotations of its own, up to 256 kB of them.
-//! Of these only the annotations that the provider reads are kept, up to a limit, and a few names of
-//! annotations that the provider does not know.
+//! Thousands of objects have the same few labels, so the texts of labels are interned. The annotations of nodes are
+//! interned too. A Service has up to 256 kB of annotations, which differ from Service to Service. Only the annotations
+//! that the provider reads are kept, up to a limit, and a few names of annotations that the provider does not know.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{
@@ -15,9 +15,9 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest value of a label that is kept, in characters. A longer value is cut and marked, so that no cut value
-/// reads as a valid one. No value that is read here is that long (a label's has 63 characters at most), and other
-/// programs keep kilobytes in annotations.
+/// The longest value that is kept, in characters. A longer value is cut and marked, so that no cut value reads as a
+/// valid one. Values that this program uses are never that long (the value of a label has 63 characters at most), but
+/// other programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
 /// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
@@ -27,8 +27,8 @@ const SERVER_LABELS_CHARACTERS: usize = 2_048;
 /// annotations is held in memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// How many unknown annotations of a Service are kept. Names that the provider does not
-/// know are reported, without their values.
+/// How many unknown annotations of a Service are kept. Annotations that the provider does not know are reported by
+/// their names, without their values.
 const UNKNOWN_AT_MOST: usize = 10;
 
 /// The largest size of the keys and values of a Service's annotations together, in bytes. Ten annotations for each of
@@ -44,8 +44,8 @@ fn is_for_provider(key: &str) -> bool {
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// Reads a map of strings and hands each pair to `take`. Only keys that `is_read` accepts are
-/// copied. Go writes a nil map as `null`.
+/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The other pairs are skipped
+/// without a copy. Go writes a nil map as `null`.
 struct Pairs<R, T> {
     is_read: R,
     take: T,
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Reads the annotations of a node and returns those that are needed.
+/// Reads the annotations of a node and returns only those that this program uses.
 pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
     labels_where(|key| key == PROVIDED_NODE_IP || is_for_provider(key), d)
 }
@@ -134,14 +134,13 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// The annotations of a Service that the provider reads. When they are above a limit in
-/// number or size, all of them are dropped.
+/// The annotations of a Service that the provider reads. All of them are dropped when they are too many or too large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The pairs, which all versions of a Service share that have equal annotations.
+    /// The pairs. All versions of a Service that have equal annotations share this memory.
     pairs: Arc<[Pair]>,
     is_too_large: bool,
-    /// The number of annotations that the provider does not know and whose names are not kept either.
+    /// The number of further annotations that the provider does not know. Their names are not kept.
     pub(super) more_unknown: usize,
 }
 
@@ -150,7 +149,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Takes over the memory of `other` when both have equal annotations, so that memory holds them once.
+    /// Replaces these annotations by those of `other` when both are equal, so that both share the same memory.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -162,7 +161,7 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the provider reads. The others take no room afterwards.
+    /// Keeps the annotations that the provider reads, and frees the memory of the others.
     pub(super) fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -249,7 +248,7 @@ impl Default for AnnotationKinds {
 pub struct ServiceScope {
     /// The `spec.loadBalancerClass` of our Services. `None` means that our Services have no class.
     pub class: Option<String>,
-    /// The selector that the labels of our Services match.
+    /// The label selector that our Services must match.
     pub selector: Selector,
     pub annotations: AnnotationKinds,
 }

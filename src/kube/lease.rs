@@ -21,8 +21,8 @@ const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 /// which the annotation was written, as JSON.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. A UID and
-/// ten former ones need about half of it.
+/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The present UID and ten former UIDs need
+/// about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
 /// How many former identities are remembered.
@@ -84,7 +84,8 @@ pub struct LeaseSpec {
 }
 
 impl Lease {
-    /// Returns the fields of leader election. A missing field is empty, or 0.
+    /// Returns the fields of leader election. A text that is missing is returned as empty, and a number that is
+    /// missing as 0.
     pub fn spec(&self) -> LeaseSpec {
         let spec = self.0.get("spec").unwrap_or(&Value::Null);
         let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
@@ -107,7 +108,8 @@ impl Lease {
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
-    /// Returns the Lease with the time of a refused login, or without such a time.
+    /// Returns the Lease with the time of a refused login in an annotation. When `login_refused` is `None`, the
+    /// annotation is removed.
     pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
         let at = login_refused.map(|at| at.to_string());
         self.annotated(LOGIN_REFUSED, at)
@@ -138,7 +140,7 @@ impl Lease {
         Ok(Some(Identities { identity: note.identity, former: note.former }))
     }
 
-    /// Returns the Lease with these identities in an annotation. A Lease without a UID stays as it is.
+    /// Returns the Lease with these identities in an annotation. A Lease without a UID is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -191,8 +193,9 @@ impl Lease {
 }
 
 impl Identities {
-    /// Notes the UID that the Service `default/kubernetes` has now. The first UID becomes the identity. Returns whether
-    /// the UID is another one than the identity and was not noted before.
+    /// Records the UID that the Service `default/kubernetes` has now. The first UID that is ever recorded
+    /// becomes the identity. Returns whether the UID differs from the identity and is new, which means that it
+    /// was not recorded before.
     pub fn see(&mut self, uid: &str) -> bool {
         if self.identity.is_empty() {
             uid.clone_into(&mut self.identity);
@@ -243,8 +246,8 @@ impl Client {
         self.get_if_there(&path(key))
     }
 
-    /// Writes these fields over those of the Lease that was read, if the Lease was not changed
-    /// since. Creates a Lease when none was read.
+    /// Writes the fields of leader election into the Lease that was read. The write fails when the Lease was changed
+    /// after it was read. When no Lease was read, creates a Lease.
     pub fn write_lease(
         &self,
         key: &LeaseKey,
@@ -260,8 +263,8 @@ impl Client {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // The release of the Lease is a write that is made after the process was asked to end. Its
-        // `resourceVersion` guards the release.
+        // The Lease is released after the process was asked to end, so the gate is asked about a write at the end. The
+        // `resourceVersion` of the Lease makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -1,7 +1,8 @@
-//! The Kubernetes API: how to reach it, a client with the calls that we make, and the few types that we use.
+//! The Kubernetes API: how to reach it, a client with the calls that this program makes, and the few types
+//! that it uses.
 //!
-//! This module knows paths, preconditions, `Status` errors and events. It must never import the code of a
-//! cloud, or decide what should be written.
+//! This module contains paths, preconditions, `Status` errors and events. It must never import the code of a cloud, or
+//! decide what should be written.
 
 mod budget;
 mod client;

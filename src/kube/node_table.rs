@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The data that the rows of a table carry beside their cells.
+/// The data that each row of a table contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The cells alone, about 200 bytes a node.
@@ -16,7 +16,7 @@ pub enum Detail {
     Metadata,
 }
 
-/// A row of the table, which is one node.
+/// A row of the table of nodes. Each row is one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub name: String,
@@ -25,7 +25,7 @@ pub struct NodeRow {
     pub meta: Option<RowMeta>,
 }
 
-/// The fields of a row's metadata that are read.
+/// The metadata of a row. Fields that are not used are not read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RowMeta {
     pub uid: String,
@@ -57,10 +57,10 @@ struct Column {
     name: String,
 }
 
-/// The columns that every table of nodes begins with. The columns behind them are most of a table and are not kept.
+/// The first columns of every table of nodes. The columns after them make up most of a table and are not kept.
 const COLUMNS: [&str; 2] = ["Name", "Status"];
 
-/// A row, or the reason why the row cannot be read.
+/// A row that was read, or the reason why it cannot be read.
 #[derive(Deserialize)]
 #[serde(from = "SentRow")]
 struct Row(Result<NodeRow, String>);

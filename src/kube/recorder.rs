@@ -1,11 +1,12 @@
 //! Writes events from a bounded queue in a thread of its own, so that events delay no work.
 //!
-//! A warning costs a token. Fifty warnings may be written at once and then one a second, so that a lasting failure
-//! costs the API server little. Other events cost no token, because each of them stands for a change that was made.
-//! Events of one object are written in their order. Namespaces take turns. When the queue is full, events are dropped
-//! from the namespace that has most of them waiting.
+//! Warnings are limited in rate. Fifty warnings may be written at once and then one a second, so that a lasting failure
+//! costs the API server little. Other events are not limited, because each of them stands for a change that was made.
+//! Events of one object are written in their order. Namespaces take turns. When the queue is full, the next event to be
+//! dropped is from the namespace that has most events waiting.
 //!
-//! The recorder also remembers what was reported about which object, and when. This memory has hashes and no texts.
+//! The recorder also remembers which findings were reported about which object, and when. This memory contains hashes
+//! and no texts.
 
 use super::client::Client;
 use super::events::Event;
@@ -26,21 +27,21 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// How long no event is written after the API was slow or did not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a simulation looks for new events.
+/// How often a simulation looks for new events in the queue.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long events are held back at most while other work writes. The limit is machine time
-/// because the API server has its own speed.
+/// The longest time for which events are held back while other work writes. The machine's clock measures this time,
+/// because the API server's speed does not depend on the program's clock.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// How many events are held back at most while other work writes. The number is far below the
-/// number from which on events are dropped.
+/// The largest number of events that are held back while other work writes. It is far below the number of waiting
+/// events at which events are dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// How many warnings wait to be written at most. Each warning has at most 5 kB, so all of them have at most 1 MB.
 const WARNINGS_AT_MOST: usize = 200;
 
-/// How many events that are no warnings wait to be written at most. Each of them has a few hundred bytes.
+/// How many waiting events that are not warnings are kept at most. Each of them has a few hundred bytes.
 const OTHERS_AT_MOST: usize = 4000;
 
 /// How many waiting events are searched at most for the next event to write.
@@ -49,10 +50,11 @@ const CONSIDERED_AT_MOST: usize = 256;
 /// The shortest time between two log lines about dropped events, in the machine's time, which tests do not shorten.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end for its events, in the machine's time, which tests do not shorten.
+/// How long a client command waits before it ends until its events are written. This is the machine's time, which tests
+/// do not shorten.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
-/// The findings that were reported, and the events that wait to be written.
+/// The findings that were reported, and the queue of the events that wait to be written.
 #[derive(Default)]
 pub struct Recorder {
     reported: Mutex<Reported>,
@@ -66,11 +68,11 @@ struct Queue {
     warnings: usize,
     /// The namespace of the event that was written last.
     last_namespace: String,
-    /// The moment until which the warnings written so far would last at the rate of one warning for each
-    /// [`ONE_WARNING_EACH`]. `None` means that no warning was written.
+    /// Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The burst limits how far in the
+    /// future the moment may be. `None` means that no warning was written.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// The moment until which events are held back in favour of other writes.
+    /// Until this moment events are held back, so that other writes come first.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -80,13 +82,13 @@ struct Queue {
 
 enum Next {
     Event(Event),
-    /// No event may be written before this moment.
+    /// Events wait, but none of them may be written before this moment.
     At(Instant),
     Nothing,
 }
 
 impl Recorder {
-    /// Returns what was reported about each object.
+    /// Returns the record of what was reported about each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
     }
@@ -104,8 +106,9 @@ impl Recorder {
         }
     }
 
-    /// Writes the events that may be written now. Returns how long to wait for the next event, or `None` when the
-    /// recorder has ended. A simulation calls this function, because no thread waits in a simulation.
+    /// Writes the events that may be written now. Returns how long to wait before calling this function again, or
+    /// `None` when the recorder has ended. A simulation calls this function itself, because it has no thread that
+    /// waits for events.
     pub fn write_due(&self, client: &Client) -> Option<Duration> {
         loop {
             let now = clock::now();
@@ -119,8 +122,9 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes. Events are held back until the work ends, but for ten seconds at most, and a
-    /// thousand of them at most. Otherwise events would take a third of what the API server can do.
+    /// Does work that has many writes, and holds events back until the work ends. Events wait for ten seconds at most,
+    /// and a thousand of them at most wait. Without this, events would take a third of the requests that the API
+    /// server can handle.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -129,8 +133,8 @@ impl Recorder {
         done
     }
 
-    /// Does the work while another thread writes the events of the work, and then waits
-    /// until the last of these events is written.
+    /// Does the work while another thread writes the events of the work. Returns when the last of these
+    /// events is written.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -178,7 +182,8 @@ impl Recorder {
         }
     }
 
-    /// Writes an event. Events are best effort, so a failure is logged and fails no work.
+    /// Writes an event. A failure is logged and not returned, because work must not fail when its events
+    /// cannot be written.
     fn write(&self, client: &Client, event: &Event) {
         let Err(error) = super::events::write(client, event) else {
             EVENTS.count(&["written"]);
@@ -249,7 +254,7 @@ impl Queue {
             return Next::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // No more events follow at the end of the process, so warnings need no rate limit then.
+        // The process is about to end and adds no more events, so the rate of the warnings is not limited any more.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -269,8 +274,9 @@ impl Queue {
         Next::Event(event)
     }
 
-    /// Returns the place of the oldest event that may be written now and has no earlier event of the same object before
-    /// it. An event of another namespace than that of the event written last is preferred.
+    /// Returns the place of the next event to write. This is the oldest event that may be written now and does not have
+    /// to wait for an earlier event of the same object. Events are preferred whose namespace differs from that of the
+    /// event written last.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -322,18 +328,19 @@ impl Queue {
 /// which tests do not shorten.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// How many findings are remembered of all objects. Each finding takes some 50 bytes, so all of them take 1 MB. When
-/// there are more, the oldest half is forgotten. Each forgotten finding costs no more than a log line and a PATCH.
+/// How many findings are remembered about all objects together. A finding takes about 50 bytes, so all of them take 1
+/// MB. When there are more, the oldest half is forgotten. A forgotten finding may be reported again, which costs no
+/// more than a log line and a PATCH.
 const ENTRIES_AT_MOST: usize = 20_000;
 
-/// How many findings are remembered of one object. All controllers together report fewer
-/// findings of one object at the same time.
+/// How many findings are remembered for one object. All controllers together have fewer findings about one object
+/// at any time.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-/// The findings that were reported about each object in this process.
+/// The findings about each object that this process has reported.
 #[derive(Default)]
 pub struct Reported {
-    /// The entries, by the hash of the object's UID and the hash of controller, reason and message.
+    /// The entries. The key is the hash of the object's UID, and the hash of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
@@ -349,8 +356,8 @@ struct Entry {
 
 impl Reported {
     /// Whether the finding must be reported now, because it is new or was last reported long enough ago. When the
-    /// function returns true, the finding counts as reported. After a failure, the controller's next success counts as
-    /// new. After a success, its next failure counts as new.
+    /// function returns true, it records the finding as reported. A success that a controller reports after a failure
+    /// is always new, and so is a failure after a success.
     pub fn is_due(
         &mut self,
         object: &ObjectReference,
@@ -367,8 +374,8 @@ impl Reported {
         self.is_due_beside_failures(object, controller, reason, message, now)
     }
 
-    /// Like [`is_due`](Reported::is_due), for a success in one part of the object while another part fails. The failure
-    /// of the other part lasts, so the finding about it is not forgotten.
+    /// Does the same as [`is_due`](Reported::is_due), but does not forget the failures of the object. It is used when
+    /// one part of the object succeeds while another part still fails.
     pub fn is_due_beside_failures(
         &mut self,
         object: &ObjectReference,
@@ -397,8 +404,8 @@ impl Reported {
         true
     }
 
-    /// Notes that the object is as it should be, so that its next failure is news. Returns
-    /// whether the object had failed before.
+    /// Records that the object has no failure now, so that its next failure is reported as new. Returns whether the
+    /// object had a failure before.
     pub fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
         self.forget(object, controller, Reason::is_failure)
     }

@@ -1,8 +1,8 @@
-//! Secrets of type `kubernetes.io/tls`. Their metadata says whether a Secret changed; the whole
-//! Secret has the certificate and the key.
+//! Reads Secrets of type `kubernetes.io/tls`. The metadata of a Secret says whether the Secret has changed. The
+//! certificate and the key are only in the whole Secret.
 //!
-//! No error contains anything of what a Secret holds, because the content is parsed
-//! here and not while the answer is read.
+//! No error repeats the content of a Secret. For this reason the content is parsed here, and not while the
+//! answer is read.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -23,7 +23,7 @@ const BYTES_AT_MOST: usize = 64 << 10;
 
 /// A Secret as it was at one moment.
 pub struct ReadSecret {
-    /// The version of the Secret, which is another one after each change.
+    /// The UID and the resource version of the Secret. This text differs after each change of the Secret.
     pub version: String,
     pair: Result<ValidPair, String>,
 }
@@ -36,7 +36,7 @@ struct ValidPair {
 }
 
 impl Client {
-    /// Returns the version of a Secret. Only its metadata is read.
+    /// Returns the UID and the resource version of a Secret as one text. Only the metadata of the Secret is read.
     pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let object: Value = self.get_metadata(&path(namespace, name))?;
         Ok(version(&object))
@@ -53,7 +53,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{secrets}/{}", percent_encoded(name))
 }
 
-/// Returns why Secrets of this namespace may not be read, and how to allow it.
+/// Returns the message for a namespace whose Secrets we may not read. The message says how to allow the reading.
 pub fn without_rights(error: &Error, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The finalizer that a Service has as long as its load balancer may exist.
+/// The finalizer that a Service has while its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The kind of a Service in references to it.
@@ -49,7 +49,8 @@ pub struct Service {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// Why the Service is left alone. `None` means that the Service is ours, as [`ServiceScope`] says.
+    /// The reason why this Service is not managed by us. `None` means that the Service is ours,
+    /// as [`ServiceScope`] says.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
     /// The limit that the Service is above because older Services come first. The
@@ -69,8 +70,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels, which are compared when the Service is read and are not
-    /// kept afterwards: see [`Service::left_alone`].
+    /// The labels. They are compared with the selector when the Service is read, and are then
+    /// dropped: see [`Service::left_alone`].
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -128,7 +129,8 @@ pub struct AnyServiceMeta {
     pub has_our_finalizer: bool,
 }
 
-/// Reads the finalizers of a Service and returns whether ours is among them. The finalizers themselves are not kept.
+/// Reads the finalizers of a Service and returns whether our finalizer is among them. The finalizers themselves
+/// are not kept.
 fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(has_ours(&Finalizers::deserialize(d)?))
 }
@@ -158,19 +160,20 @@ impl Service {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Notes whether the Service is ours, and keeps only those of its annotations that the provider reads.
+    /// Determines whether the Service is ours, and drops the annotations that the provider does not read.
     pub fn select(&mut self, scope: &ServiceScope) {
         self.metadata.annotations.select(scope.annotations.0);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // Nothing is planned for such a Service, so its annotations are not needed.
+        // Nothing is planned for a Service that is not ours and does not have our finalizer, so its annotations
+        // are not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
     }
 
-    /// Returns a message when not all of the Service is read, because of too many ports, too large annotations, or a
-    /// limit that the Service is above. No load balancer can be made from such a Service.
+    /// Returns a message when parts of the Service are not read, because it has too many ports or too large
+    /// annotations, or is above a limit. No load balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -210,7 +213,8 @@ impl Service {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Applies the limits that the most recent list of all Services led to.
+    /// Leaves out the large fields of this Service when the budget of the most recent list says that the Service is
+    /// above a limit.
     fn limit(&mut self, budget: &Budget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -219,8 +223,8 @@ impl Service {
         }
     }
 
-    /// Returns a message when the Service has more finalizers than are read. When the finalizers of such a Service were
-    /// written, those that were not read would be lost.
+    /// Returns a message when the Service has more finalizers than are read. The finalizers of such a Service must not
+    /// be written, because the finalizers that were not read would be lost.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let too_many = self.metadata.finalizers.too_many("finalizers");
         too_many.map(|why| match self.above {
@@ -240,7 +244,7 @@ impl Service {
             && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// Returns the Service as a cloud provider sees it.
+    /// Returns the data of the Service that a cloud provider needs.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;
@@ -276,22 +280,23 @@ impl Service {
     }
 }
 
-/// The Services of a list, and the print by which an unchanged list is recognized.
+/// The Services of a list, and the hash by which an unchanged list is recognized.
 #[derive(Debug, Default)]
 pub struct ServiceList {
     pub items: Arc<Vec<Arc<Service>>>,
     print: Print,
 }
 
-/// The Services of a list while the list is read. Each Service is cut to what is kept of it as soon as it is read.
+/// The Services of a list while the list is read. What is not kept of a Service is dropped as soon as the
+/// Service is read.
 struct Collected<'a> {
     scope: &'a ServiceScope,
-    /// The Services of the list that was read before, by UID. A Service that is equal to its predecessor in this list
-    /// shares memory with it, so that reading an unchanged list again takes no room.
+    /// The Services of the list that was read before, by UID. A Service that is equal to the Service with the same UID
+    /// in that list shares memory with it, so that reading an unchanged list again needs no more memory.
     known: &'a HashMap<&'a str, &'a Arc<Service>>,
     services: Vec<Arc<Service>>,
     budget: Budget,
-    /// How many Services the pages before the current page had.
+    /// The number of Services on the pages before the current page.
     before_page: usize,
 }
 
@@ -319,8 +324,8 @@ impl Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // `end` replaces this value after all Services were counted, because only then is it
-            // known which limit the Service is above.
+            // This value is a placeholder. Only after all Services are counted is it known which limit the Service is
+            // above, and then `end` sets the right value.
             service.above = Some(Above::Total);
         }
     }
@@ -337,7 +342,7 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services, and the part of the budget that is needed afterwards to decide about a single Service.
+    /// Returns the Services, and the part of the budget that later decides about a single Service.
     fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -351,8 +356,8 @@ impl Collected<'_> {
     }
 }
 
-/// Reads a page of Services one by one into the collected Services. The value is the token of the next page, or the
-/// reason why the answer is no page. It is `None` when the answer is null.
+/// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
+/// page, or the reason why the answer is not a page. The value is `None` when the answer is null.
 #[derive(Clone, Copy)]
 struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
 
@@ -432,8 +437,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
     }
 }
 
-/// Marks the Services of manifests that are above a limit. A Service that stands
-/// earlier in the manifests counts as older.
+/// Marks the Services of manifests that are above a limit. Manifests contain no creation times, so a Service that
+/// stands earlier in the manifests is treated as older.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
     let mut all: Vec<&mut Service> = services.collect();
     let mut budget = Budget::default();
@@ -505,7 +510,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Applies the scope and the limits to a Service that was read alone, in the same way as to a Service of a list.
+    /// Drops what is not kept of a Service that was read alone. The scope and the limits are the same as for the
+    /// Services of a list.
     fn cut(&self, service: &mut Service) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));
@@ -525,8 +531,8 @@ impl Client {
         self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
-    /// Merge-patches metadata and status of a Service, which is all that the official role allows. The
-    /// patch must carry `metadata.resourceVersion`.
+    /// Merge-patches the metadata and the status of a Service through its status subresource. The official role allows
+    /// no other write of a Service. The patch must carry `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
         namespace: &str,

@@ -55,12 +55,13 @@ pub struct NodeSpec {
     pub pod_cidrs: PodCidrs,
 }
 
-/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. They are
-/// kept as they were written, because thousands of nodes have one text each.
+/// The ranges from which the pods of a node get their addresses: at most one range of IPv4 and one of IPv6. The ranges
+/// are kept as text and not parsed, because there are thousands of nodes and a short text takes little memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodCidrs(Box<str>);
 
-/// A whole taint. A merge patch replaces the list of taints, so nothing of the other taints may get lost.
+/// A taint with all its fields. A merge patch replaces the whole list of taints, so every field of the other taints
+/// must be written back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -106,7 +107,7 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// Returns a text like `node/worker-1` or `service/default/web`, or the kind alone when the
+    /// Returns a text for messages, like `node/worker-1` or `service/default/web`. Returns only the kind when the
     /// reference means all objects of the kind.
     pub fn for_people(&self) -> String {
         let kind = self.kind.to_lowercase();
@@ -125,7 +126,7 @@ pub struct ListMeta {
     pub continue_token: String,
 }
 
-/// One page of a list. The field `items` must exist, because an answer without it is no list.
+/// One page of a list. An answer without the field `items` is refused, because it is not a list.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {
@@ -136,12 +137,12 @@ pub(super) struct ListPage<T> {
     items: Vec<Shared<T>>,
 }
 
-/// A page of a list, in any of the forms in which lists are read.
+/// A page of a list. Each form in which lists are read has its own implementation.
 pub(super) trait Page: DeserializeOwned {
     type Item;
 
-    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is no page
-    /// of a list of kind `kind`.
+    /// Adds the items of the page to `items` and returns the `continue` token. The error says why the answer is not a
+    /// page of a list of kind `kind`.
     fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
 }
 
@@ -157,8 +158,8 @@ impl<T: DeserializeOwned> Page for ListPage<T> {
     }
 }
 
-/// An item of a list, which is put into an `Arc` as soon as it is parsed, so that a growing list moves pointers.
-/// (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
+/// An item of a list, which is put into an `Arc` as soon as it is parsed. When the list grows, only pointers are then
+/// moved. (serde's own `Arc` boxes the item first, which costs a megabyte with 5,000 nodes.)
 #[derive(Debug)]
 struct Shared<T>(Arc<T>);
 
@@ -201,9 +202,9 @@ impl Node {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns since when the node is not ready, by what Kubernetes itself wrote down. The time is the
-    /// creation of the node when there is no `Ready` condition yet. Returns `None` when the node is
-    /// ready, or when the time is not known.
+    /// Returns the time since when the node is not ready, according to its `Ready` condition. A node that has no
+    /// such condition yet is not ready since its creation. Returns `None` when the node is ready, or when the time
+    /// is not known.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         match self.find("Ready") {
             _ if self.is_ready() => None,
@@ -227,8 +228,8 @@ impl PodCidrs {
     }
 }
 
-/// Reads a time of RFC 3339. A text that is no time counts as missing, so that nothing
-/// more important is lost because of a time.
+/// Reads a time of RFC 3339. A text that is not a time counts as missing, so that an object with a wrong time can
+/// still be read.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
@@ -269,7 +270,7 @@ impl<T, const N: usize> First<T, N> {
         (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
 
-    /// Leaves out the items that do not fulfil `is_kept`.
+    /// Removes the items that do not fulfil `is_kept`.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
         let count = self.kept.len();
         self.kept.retain(is_kept);

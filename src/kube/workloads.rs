@@ -1,5 +1,5 @@
-//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A person's command reads the
-//! flags and variables of the daemon's container, so that it works with the daemon's settings.
+//! Reads Deployments and DaemonSets. `doctor` looks at the workloads that run beside ours. A client command reads the
+//! flags and variables of the daemon's container, so that the command works with the daemon's settings.
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
@@ -12,10 +12,10 @@ pub struct Workload {
     /// The kind and the name, written as `deployment/NAME` or `daemonset/NAME`.
     pub name: String,
     pub images: Vec<String>,
-    /// The numbers of the ports that the probes of its containers use.
+    /// The port numbers that the probes of the workload's containers use.
     pub probed_ports: Vec<u64>,
-    /// How many pods are ready, and how many should be. `None` means that the
-    /// workload's controller has not reported it yet.
+    /// How many pods are ready, and how many the workload should have. `None` means that the workload's controller has
+    /// not reported these counts yet.
     pub pods: Option<(u64, u64)>,
 }
 
@@ -26,8 +26,8 @@ pub struct Container {
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// The variables and flags whose value is not in the workload object, each with
-    /// the place of the value, e.g. `a Secret`.
+    /// The variables and flags whose value is not in the workload object. Each comes with the place of the value,
+    /// e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
     /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
     pub imports: bool,
@@ -35,13 +35,14 @@ pub struct Container {
 
 const APPS: &str = "apis/apps/v1";
 
-/// The beginnings of the names that a container of a cloud-controller-manager has.
+/// The names of containers that run a cloud-controller-manager begin with one of these texts.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
-/// The texts of which one is part of the name of a daemon's workload or container, or of its image.
+/// The texts by which a daemon is recognized. The name of its workload or container, or of its image, contains
+/// one of them.
 const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
-/// The fields that `valueFrom` can have, each with a name for people of the place where the value is.
+/// The fields that `valueFrom` can have. Each comes with the name that messages use for the place of the value.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
     ("configMapKeyRef", "a ConfigMap"),
@@ -109,7 +110,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
         "daemonsets" => status["desiredNumberScheduled"].as_u64(),
         _ => status["observedGeneration"].as_u64().and(spec["replicas"].as_u64()),
     };
-    // Kubernetes leaves the field out when no pod is ready.
+    // Kubernetes leaves out `readyReplicas` when no pod is ready.
     let ready = ["readyReplicas", "numberReady"].iter().find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
@@ -129,7 +130,8 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
     workload
 }
 
-/// Returns the number of a probe's port. The probe may instead name one of the container's ports.
+/// Returns the port number that a probe uses. A probe may give the number itself, or the name of one of
+/// the container's ports.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),
@@ -203,8 +205,8 @@ impl Container {
         }
     }
 
-    /// Replaces `$(NAME)` by the values of the variables, as the kubelet does. Returns an error when the text names a
-    /// variable whose value stands in another place, or contains `$$`.
+    /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
+    /// contains `$$`, or a variable whose value is not in the workload object.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

@@ -14,7 +14,7 @@ use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// How many commands a message names at most, when a flag belongs to other commands.
+/// How many commands a message about a flag of other commands names at most.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.
@@ -51,8 +51,8 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 let drop_in = hccm_compat::by_name(&long);
                 table::by_flag(&long).map_or(drop_in == Some(Use::WithValue), Setting::takes_value)
             }
-            // The last letter takes the next word as its value, as in `-wn shop`. In `-nshop` the
-            // value follows the letter.
+            // In a word like `-wn`, only the last letter can take the next word as its value, as in `-wn shop`. In
+            // `-nshop` the value is part of the word.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
                 let is_last = |place: usize| place + 1 == flag.chars().count();
@@ -86,7 +86,7 @@ enum Known {
 }
 
 impl ArgsParser {
-    /// Reads the next flag or word. Returns false at the end of the command line.
+    /// Reads the next flag or word of the command line. Returns false when none is left.
     fn step(&mut self) -> bool {
         if self.ends_flags() || self.has_one_dash() {
             return true;
@@ -98,7 +98,8 @@ impl ArgsParser {
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
-            // This error is only about a superfluous value, as in `-h=x`. The parser has dropped the value.
+            // This error only means that a value was given and none is taken, as in `-h=x`. The parser has
+            // skipped the value.
             Err(lexopt::Error::UnexpectedValue { option, .. }) => {
                 self.problem(option, "takes no value");
             }
@@ -108,8 +109,8 @@ impl ArgsParser {
         true
     }
 
-    /// Whether the next word is `--`. If so, this function reads all remaining words as plain words, even those that
-    /// look like flags.
+    /// Whether the next word is `--`, which ends the flags. If so, this function reads all remaining words as plain
+    /// words, even words that begin with a dash.
     fn ends_flags(&mut self) -> bool {
         let Some(mut rest) = self.parser.try_raw_args() else {
             return false;
@@ -176,7 +177,8 @@ impl ArgsParser {
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of the word may be a value or more flags, and nothing says which.
+                // The rest of this word may be a value or more flags, and the two cannot be told apart, so the
+                // rest is skipped.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));
@@ -218,8 +220,8 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // A mistake gets one message, so the value that the flag would have taken is skipped too. A value that may be a
-        // secret is not repeated.
+        // The value that the flag would have taken is skipped too, so that one mistake leads to only one message. A
+        // value that may be a secret is not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(Known::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);
@@ -266,7 +268,8 @@ impl ArgsParser {
         format!("unknown flag; see ccm {} --help", self.command.name())
     }
 
-    /// Returns the message for a flag of other commands. The message names these commands, unless they are too many.
+    /// Returns the message for a flag that only other commands take. The message lists these commands, unless there are
+    /// too many of them.
     fn only_for(&self, commands: &[Command]) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
         let own = self.command.name();

@@ -15,16 +15,17 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The text that is shown instead of a secret's value.
+/// The text that is printed instead of a secret.
 const REDACTED: &str = "<redacted>";
 
-/// The largest size of a file that a variable names, in bytes. Such a file holds a token or a similar value.
+/// The largest file that is read when a variable contains the path of a file, in bytes. Such a file holds a token or
+/// a similar value.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// The source of variables: this process, a test, or the environment of another process.
+/// A source of environment variables: this process, a test, or another process.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// Returns the names of all variables. Names that are not UTF-8 may be left out.
+    /// Returns the names of all variables. An implementation may leave out names that are not UTF-8.
     fn names(&self) -> Vec<String>;
     /// Reads a file that a variable names.
     fn read_file(&self, path: &Path) -> io::Result<String>;
@@ -54,7 +55,8 @@ impl Environment for Process {
     }
 }
 
-/// A setting with its effective value and its source, as `ccm config` shows it. It never holds a secret.
+/// A setting with its effective value and the source of this value, as `ccm config` shows them. The value of a secret
+/// is left out.
 #[derive(Debug, Clone)]
 pub struct Effective {
     pub setting: &'static Setting,
@@ -66,9 +68,10 @@ pub struct Effective {
 /// The arguments and variables of the daemon of a cluster, for `--settings-from`.
 #[derive(Debug)]
 pub struct DaemonSettings {
-    /// The workload of the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
+    /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
-    /// The flags of the daemon. Each name ends with the workload, e.g. `--cluster-name of deployment kube-system/ccm`.
+    /// The flags of the daemon. The name of each flag is followed by the workload, e.g. `--cluster-name
+    /// of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -84,12 +87,12 @@ pub(super) struct Resolver<'a> {
     pub(super) problems: Vec<Problem>,
 }
 
-/// A text for a setting that is not parsed yet.
+/// A text that may become the value of a setting, and that is not parsed yet.
 pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text was on our own command line.
+    /// Whether the text comes from the command line of this process.
     is_usage: bool,
     /// The variable and the path of the file from which the text was read. `None` when the text was not in a file.
     file: Option<(&'static str, PathBuf)>,
@@ -107,9 +110,9 @@ impl Resolver<'_> {
         value.map(|value| Sourced::new(value, source))
     }
 
-    /// Reads a setting. The last candidate that can be parsed is the value, and each one that can't be parsed
-    /// is a problem. Without a candidate the value is the default of the table, or the default of the type when
-    /// the table has none.
+    /// Reads a setting. The value is the last candidate that can be parsed, and each candidate that cannot be parsed is
+    /// reported as a problem. Without a candidate the value is the default in the setting's row, or the default of the
+    /// type when the row has no default.
     pub(super) fn setting<T: Default>(
         &mut self,
         setting: &'static Setting,
@@ -154,8 +157,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the text of a variable that is set and not empty. For a variable that names a file, returns the text
-    /// of the file.
+    /// Returns the text of a variable, or `None` when the variable is not set or is empty. When the variable holds the
+    /// path of a file, returns the text of the file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -230,7 +233,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the text as people may see it, or `None` for a secret.
+    /// Returns the text in a form that may be printed, or `None` when the text is a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,
@@ -261,8 +264,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
 
-/// Parses an output format. A short form of kubectl is accepted, and forms that only kubectl has get a
-/// message of their own.
+/// Parses an output format. The short forms that kubectl knows are accepted. A format that only kubectl has leads to
+/// a special message.
 pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
     let of_kubectl = ["jsonpath", "go-template", "template", "custom-columns"];
     match candidate.text.to_ascii_lowercase() {
@@ -321,8 +324,9 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 }
 
 impl DaemonSettings {
-    /// Returns the values of the daemon's flags, or the value of its first variable when it has no such flag. Variables
-    /// that name files are left out, because this process can't read the daemon's files.
+    /// Returns the values of the daemon's flags for a setting. When the daemon has no such flag, returns the value of
+    /// the setting's first variable that is set and not empty. Variables that hold the path of a file are left out,
+    /// because this process can't read the daemon's files.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
         let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {
@@ -341,8 +345,8 @@ impl DaemonSettings {
     }
 }
 
-/// Returns the values of a setting's flags, in the order given. When a list flag is given several times, its values are
-/// joined into one list.
+/// Returns the values of a setting's flags, in the order in which they were given. When a list flag is given several
+/// times, its values are joined into one list.
 fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for flag in flags.iter().filter(|flag| std::ptr::eq(flag.setting, setting)) {

@@ -1,10 +1,11 @@
-//! The flags and variables of hcloud-cloud-controller-manager, because its Deployment must also work with our image.
+//! The flags and variables of hcloud-cloud-controller-manager. They are accepted because its Deployment must also work
+//! with our image.
 //!
-//! A flag or variable that has no effect here is accepted, and logged once as ignored.
+//! A flag or variable that has no effect here is logged once as ignored.
 
 use Use::{Switch, WithValue};
 
-/// The form of a flag that is ignored.
+/// How a flag that has no effect here is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A flag that does not take the next word as its value. It is boolean, or has a value of its own when it is

@@ -1,4 +1,4 @@
-//! Prints the table of settings for people: by group for `--help`, and as Markdown for `src/help/settings.md`.
+//! Turns the table of settings into text: by group for `--help`, and as Markdown for `src/help/settings.md`.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
@@ -81,7 +81,7 @@ pub fn markdown() -> String {
     format!("{head}{rows}")
 }
 
-/// Returns the row of a setting in the Markdown table. A bar in the text is escaped, because it would end the cell,
+/// Returns the row of a setting in the Markdown table. A `|` in the text is escaped, because it would end the cell,
 /// even inside code.
 fn row(setting: &Setting) -> String {
     let code = |text: &str| format!("`{text}`");

@@ -13,7 +13,7 @@
 //! | `resolve` | all settings → [`Parsed`], and the rules between several settings |
 //! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
 //! | `problem` | problems of settings, and notices for the log |
-//! | `help` | the table for people |
+//! | `help` | the texts of `--help` and `ccm help settings` |
 //!
 //! This module imports only `provider`, `text`, and from `http` the types and limits that settings need.
 

@@ -6,20 +6,22 @@ use std::fmt;
 /// The length of the longest value that a message repeats, in characters.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// A problem with a setting, in words for the person who wrote it. It never holds a secret.
+/// A problem with a setting, in words for the person who set the setting. The text of a problem never
+/// contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The flag or variable as it was written, dashes included.
+    /// The flag or variable as the user wrote it, including the dashes.
     pub setting: String,
     /// The value of the setting. `None` for secrets, and when nothing was set.
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was on the command line (wrong usage) and not in the environment.
+    /// Whether the setting was given on the command line, which is a usage error, and not in the environment.
     pub usage: bool,
 }
 
-/// A notice about something that was accepted and is worth one line in the log. It holds only names, no values.
+/// A notice about something that was accepted and is worth one line in the log. The message contains only names and no
+/// values of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub level: log::Level,
@@ -35,7 +37,7 @@ impl Problem {
         Problem { usage: false, ..Problem::usage(setting.to_string(), message) }
     }
 
-    /// Whether the problem is about this setting, by any of its names.
+    /// Whether the problem is about this setting, no matter which of the setting's names was used.
     pub fn is_about(&self, setting: &Setting) -> bool {
         setting.names().any(|name| name == self.setting)
     }
@@ -62,7 +64,7 @@ impl fmt::Display for Problem {
 }
 
 impl Notice {
-    /// Creates the notice about a flag or variable of hcloud-cloud-controller-manager that has no effect.
+    /// Creates the notice that a flag or variable of hcloud-cloud-controller-manager has no effect.
     pub(super) fn ignored(name: &str) -> Notice {
         Notice {
             level: log::Level::Info,
@@ -70,7 +72,7 @@ impl Notice {
         }
     }
 
-    /// Creates the notice about an unknown variable whose name is almost the name of a known one.
+    /// Creates the notice about an unknown variable whose name is similar to the name of a variable that ccm reads.
     pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
         let name = name.escape_debug();
         Notice::warning(format!("{name}: not a variable that ccm reads; did you mean {nearest}?"))

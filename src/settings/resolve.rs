@@ -21,13 +21,14 @@ use std::time::Duration;
 /// A command line and an environment that were parsed.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The settings. A wrong setting has its default here, and a [`Problem`] in `problems`.
+    /// The settings. A setting whose value is wrong has its default value here, and `problems` contains a [`Problem`]
+    /// about the wrong value.
     pub settings: Settings,
     /// Every setting that the command takes, in the order of the table.
     pub effective: Vec<Effective>,
-    /// The words that are no flags, e.g. names of nodes. Always empty for `run` and `config`.
+    /// The words that are not flags, e.g. names of nodes. The list is always empty for `run` and `config`.
     pub words: Vec<String>,
-    /// Whether `--help` was given. The help is shown before anything else, problems included.
+    /// Whether `--help` was given. The help is then printed even when there are problems.
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
@@ -43,8 +44,8 @@ pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environme
     parse_with_daemon(command, words, environment, None)
 }
 
-/// Parses the settings of one command. A setting that is unset gets its value from the daemon of a cluster, when the
-/// setting is one that `--settings-from` takes over.
+/// Parses the settings of one command. A setting that has no value on the command line or in the environment is taken
+/// from the daemon of a cluster, if `--settings-from` takes over such a setting.
 pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -93,7 +94,8 @@ pub fn parse_with_daemon(
 }
 
 impl DaemonSettings {
-    /// Reads the words after the daemon's program, and the daemon's variables. The error has the problems of the words.
+    /// Parses the arguments that follow the daemon's program, and takes the daemon's variables. The error contains the
+    /// problems of the arguments.
     pub fn new(
         from: &WorkloadName,
         mut words: Vec<String>,
@@ -133,8 +135,9 @@ impl Parsed {
     }
 }
 
-/// Returns notices about variables that are set and have no effect: variables of hcloud-cloud-controller-manager when
-/// the command reads the daemon's environment, and variables that look like misspelt names of ours.
+/// Returns notices about variables that are set and have no effect. Variables of hcloud-cloud-controller-manager are
+/// reported when the command reads the daemon's environment. Variables that look like a misspelling of one of our
+/// variables are always reported.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
     let mut names = environment.names();
@@ -150,21 +153,21 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
     names.into_iter().filter_map(notice).collect()
 }
 
-/// Returns the variable of ours for which `name` is probably a misspelling. `None` when `name` is itself a variable of
-/// ours, does not begin with `HCLOUD_` or `ROBOT_`, or is near to no variable of ours.
+/// Returns the variable of ours for which `name` is probably a misspelling. Returns `None` when `name` is itself a
+/// variable of ours, when it does not begin with `HCLOUD_` or `ROBOT_`, and when none of our variables is similar.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // A misspelt name of an ignored variable is not reported.
+    // A name that is nearer to an ignored variable than to any variable of ours is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
 
-/// Checks that no API on another machine is reached without TLS, unless this is allowed. A refused address is replaced
-/// with the default. Profile `hcloud` only warns.
+/// Checks that no API on another machine is reached without TLS, unless the settings allow this. An address that is
+/// refused is replaced by the default address. Profile `hcloud` only warns and keeps the address.
 fn check_encryption(
     settings: &mut Settings,
     notices: &mut Vec<Notice>,
@@ -262,13 +265,14 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// client-go's `JitterFactor`. A candidate may look this many retry periods later.
+/// client-go's `JitterFactor`. A candidate waits up to this many retry periods before it looks at the Lease again.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// The longest duration of a lease, because `leaseDurationSeconds` is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Checks that the durations of leader election fit together, as client-go requires it, and as our gate needs it.
+/// Checks the durations of leader election against each other. client-go has some of these rules, and our gate
+/// needs the others.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The fields of a row in the table of settings.
+//! The data of a setting, which are the fields of a row in the table of settings.
 
 use crate::provider::variables::VariableName;
 use crate::text::named;
@@ -6,7 +6,8 @@ use crate::text::named;
 /// A setting, with everything that parsing, `--help` and `ccm help settings` need to know.
 #[derive(Debug)]
 pub struct Setting {
-    /// The name in `ccm help settings` and `ccm config`, when neither the flag nor the variable has that name.
+    /// The name of the setting in `ccm help settings` and `ccm config`, when this name differs from the flag and
+    /// from the variable.
     pub called: &'static str,
     /// The long flags without their dashes. The first one is preferred, the others are its aliases.
     pub flags: &'static [&'static str],
@@ -14,19 +15,18 @@ pub struct Setting {
     /// The variables. The value is taken from the first one that is set and not empty.
     pub variables: &'static [Variable],
     pub kind: Kind,
-    /// The default, written and read like the value of a flag.
+    /// The default as text, written like the value of a flag and parsed in the same function.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
-    /// The commands that take the setting, by flag or by variable.
+    /// The commands that accept the setting, whether it is given as a flag or as a variable.
     pub commands: &'static [Command],
     pub group: Group,
-    /// Whether the value is secret, so that it is never shown.
+    /// Whether the value is secret. A secret value is never printed.
     pub secret: bool,
-    /// Whether `--help` and `ccm help settings` leave the setting out.
+    /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether `--settings-from` never takes the setting over, because the person who runs the command
-    /// decides about it.
+    /// Whether `--settings-from` leaves the setting out, because the person who runs the command decides about it.
     pub own: bool,
 }
 
@@ -53,8 +53,8 @@ pub enum Variable {
     Older(VariableName),
 }
 
-/// The form of a value. It decides how the parser reads flags, and which placeholder help prints for the value. The
-/// value itself is parsed by the function in the setting's row.
+/// The form of a value. It determines how the parser reads the flag of a setting, and which placeholder help prints for
+/// the value. The function in the setting's row parses the value itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A Go boolean. A flag without a value is true and never takes the next word.
@@ -112,7 +112,7 @@ named! {
     }
 }
 
-/// Examples of values, by the word of [`Kind::Text`] or [`Kind::List`].
+/// Examples of values. The key is the word in [`Kind::Text`] or [`Kind::List`].
 const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the setting: the first flag, or without a flag the variable in short form,
-    /// e.g. `debug` for `HCLOUD_DEBUG`.
+    /// Returns the name of the setting. This is `called` when it is set, or else the first flag. A setting without a
+    /// flag gets its name from its first variable, e.g. `debug` from `HCLOUD_DEBUG`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
             ("", [flag, ..], _) => (*flag).to_owned(),
@@ -212,7 +212,7 @@ impl Setting {
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
     }
 
-    /// Whether the command's help shows the setting.
+    /// Whether the setting is listed in the command's `--help`.
     pub fn is_in_help_of(&self, command: Command) -> bool {
         let is_its_own = match command {
             Command::Config => self.is_of_config(),
@@ -221,15 +221,15 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Whether `--settings-from` takes the setting over. How a person reaches both APIs, what is printed, and whether
-    /// anything is written at all are the person's own decisions. Besides, a token is sent to no address that an object
-    /// of the cluster names.
+    /// Whether `--settings-from` takes the setting over. The person who runs the command decides how both APIs are
+    /// reached, what is printed, and whether anything is written. URLs are never taken over, because a token must not
+    /// be sent to an address that an object of the cluster contains.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url
     }
 
-    /// Whether the setting belongs to `config` itself and not to the daemon.
+    /// Whether only `config` takes the setting, and the daemon does not.
     pub fn is_of_config(&self) -> bool {
         self.commands.contains(&Command::Config) && !self.commands.contains(&Command::Run)
     }
@@ -264,7 +264,7 @@ impl Kind {
 }
 
 impl Command {
-    /// Whether a person runs this command and it writes, unless it is a dry run.
+    /// Whether this is a client command that writes when it is not a dry run.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

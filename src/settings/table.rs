@@ -1,6 +1,6 @@
 //! The table of settings. Each setting is one row, and the rows are in the order in which help prints them.
 //!
-//! A row has the texts that people see, the field of [`Settings`] with its type, and the function that reads the value.
+//! A row has the texts for the user, the field of [`Settings`] with its type, and the function that reads the value.
 //! Defaults of load balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
@@ -26,13 +26,14 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that check what the daemon does at its start.
+/// The daemon, and the commands that check the things that the daemon does when it starts.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// The commands that may take the daemon's settings from the cluster. `config` calls no API.
+/// The commands that may take over the daemon's settings from the cluster. `config` is not among them because it
+/// calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
@@ -60,7 +61,7 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Builds the fields that a row leaves out. A row that is called after its variable need not name the variable again.
+/// Builds the fields that a row leaves out. The variable of a row that is named after its variable is among them.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -72,8 +73,8 @@ macro_rules! base {
 
 /// Turns rows of the form `NAME field: Type = function => { row }` into statics. A row that names a field also becomes
 /// a field of [`Settings`]. A row with `[field = function]` becomes a field of [`LoadBalancerDefaults`]. [`TABLE`]
-/// lists the rows in this order. Above the rows of a group stand the group, the commands that take a setting whose row
-/// does not name its commands, and whether a row is called after its variable or after its flag.
+/// lists the rows in this order. The line above the rows of a group has three parts: the group, the commands that take
+/// a setting whose row lists no commands, and whether the constant of a row is named after the variable or the flag.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $($name:ident $([$($default:ident).+ = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*
@@ -86,7 +87,7 @@ macro_rules! settings {
         /// All settings with their types. A setting that the command does not take has its default.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            /// The settings `HCLOUD_LOAD_BALANCERS_*`, which are mainly defaults for Services without
+            /// The settings `HCLOUD_LOAD_BALANCERS_*`. Most of them are defaults for Services that do not have
             /// the corresponding annotation.
             pub load_balancers: LoadBalancerDefaults,
             $($($(pub $field: Sourced<$type>,)?)*)*
@@ -413,7 +414,7 @@ settings! {
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     }
 
-    // The interval is longer than zero, like every interval.
+    // `interval` refuses zero, as for every other interval.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         kind: Kind::Duration,
@@ -563,7 +564,8 @@ settings! {
         commands: DAEMON_AND_DOCTOR,
     }
 
-    // The lease duration, the renew deadline and the retry period fit together when `leader_elect` is true.
+    // A check in `resolve` ensures that the lease duration, the renew deadline and the retry period fit together when
+    // `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         kind: Kind::Duration,

@@ -20,7 +20,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether text for people is coloured. `Auto` means that it is coloured at a terminal.
+/// Whether output for the user is coloured. `Auto` means that it is coloured when it goes to a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Color {
@@ -66,8 +66,8 @@ impl Controller {
     }
 }
 
-/// Parses `--controllers` like Kubernetes' own controller managers: the first word that names a controller decides, and
-/// `*` counts only when no word names it.
+/// Parses `--controllers` like Kubernetes' own controller managers. The first word that names a controller decides
+/// whether the controller runs. `*` applies only to controllers that no word names.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -135,8 +135,8 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     items(text).into_iter().map(read).collect()
 }
 
-/// Parses ranges of IPv4 addresses. A list without any range is refused, because it would refuse all
-/// addresses, which nobody means.
+/// Parses ranges of IPv4 addresses. An empty list is refused, because it would refuse all addresses,
+/// which nobody wants.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     let ranges = items(text).into_iter().map(str::parse::<Ipv4Net>);
     match ranges.collect::<Result<Vec<_>, _>>() {
@@ -170,7 +170,7 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the text when it has the right form. The error is `form`, which says what the right form is.
+/// Returns the text when it has the right form. The error is `form`, which describes the right form.
 fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String, String> {
     let text = has_form(text).then(|| text.to_owned());
     text.ok_or_else(|| form.to_owned())
@@ -202,7 +202,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes with labels that a server may set. Each of these labels must be listed by its whole key.
+/// The domains of Kubernetes that have some labels which a server may set. Each of these labels must be listed with its
+/// whole key, and not as `DOMAIN/`.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of labels of servers that become labels of nodes: `DOMAIN/` for all labels of a domain,
@@ -244,8 +245,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
 /// The longest wait for the Robot web service. After this time every limit of the web service is full again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
-/// Parses the wait after the Robot web service reported its rate limit. 0 means unset,
-/// as in hcloud-cloud-controller-manager.
+/// Parses how long to wait after the Robot web service has reported that its rate limit is reached. Returns `None` for
+/// 0, as hcloud-cloud-controller-manager does.
 pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
     let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
     Ok(Some(wait).filter(|wait| !wait.is_zero()))
@@ -331,7 +332,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| forms.to_owned())
 }
 
-/// Whether a text looks like a token that was written in place of the path of its file. A message must not repeat such
+/// Whether a text that should be the path of a token's file looks like the token itself. A message must not repeat such
 /// a text. A real path of this length contains a slash or a dot.
 pub(super) fn looks_like_a_token(path: &str) -> bool {
     path.len() >= 32 && path.chars().all(|c| c.is_ascii_alphanumeric())

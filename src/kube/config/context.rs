@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. The limit is so short that a thread that
-/// waits for a plugin does not count as dead.
+/// How long a credential plugin may run. The limit is so short that a thread that waits for a plugin is not
+/// taken for dead.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The sources of the configuration that the settings and the environment name.
@@ -26,7 +26,7 @@ pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 pub struct Options {
     /// The files of `--kubeconfig`, or else of `$KUBECONFIG`. The files are merged, and the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// The value of `--context`.
+    /// The name of the context in `--context`.
     pub context: Option<String>,
     /// The value of `--master`: an address that replaces the one of the kubeconfig or the pod.
     pub master: Option<String>,
@@ -47,11 +47,11 @@ pub struct Access {
     /// `None` means that the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace of the context, for objects that are named without a namespace.
+    /// The namespace that the context sets. It is used for objects whose namespace the user does not give.
     pub namespace: Option<String>,
-    /// The source of the configuration, for people.
+    /// The source of the configuration, for messages.
     pub origin: String,
-    /// The place where the server's address is set, for people.
+    /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,
 }
 
@@ -69,8 +69,8 @@ impl Access {
         }
     }
 
-    /// Whether somebody on the way can read the credentials. A proxy on another machine reaches even a
-    /// server on this machine over the network.
+    /// Whether somebody on the network can read the credentials. A proxy on another machine is reached over the network
+    /// even when the server is on this machine.
     pub fn is_unencrypted(&self) -> bool {
         let scheme = self.server.split("://").next().unwrap_or_default();
         let proxy = self.proxy.as_ref();
@@ -203,9 +203,9 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     })
 }
 
-/// Returns the login with which every call is authenticated. Only one way counts, as in kubectl. A token or a user name
-/// with a password comes first, then a client certificate (the login is then `None`), then a plugin. A plugin may ask
-/// for the cluster's data, and its run time is limited.
+/// Returns the login with which every call is authenticated. Only one kind of login is used, as in kubectl. A token or
+/// a user name with a password comes first, then a client certificate (the login is then `None`), then a plugin. A
+/// plugin may ask for the cluster's data, and its run time is limited.
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,

@@ -12,7 +12,8 @@ use serde_yaml::{Mapping, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The largest PEM file that is read, in bytes. The bundle of an authority has some hundred kilobytes at most.
+/// The largest PEM file that is read, in bytes. A file with the certificates of many authorities has some hundred
+/// kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
 /// How many letters and digits in a row make a text look like a secret. People give no such names.
@@ -47,7 +48,7 @@ pub(super) struct Cluster {
     /// Whether compression is off. Nothing is compressed here, so the field only matters to credential plugins.
     #[serde(default)]
     pub(super) disable_compression: bool,
-    /// Notes of other programs. One extension is for credential plugins.
+    /// Data for other programs. One of the extensions is meant for credential plugins.
     pub(super) extensions: Option<Value>,
 }
 
@@ -93,8 +94,8 @@ pub(super) struct Variable {
     pub(super) value: String,
 }
 
-/// An entry of a kubeconfig, to which other entries point by its name. Relative
-/// paths in an entry are relative to its file.
+/// An entry of a kubeconfig. Other entries refer to an entry by its name. Relative paths in an entry are relative to
+/// the file that contains the entry.
 #[derive(Clone)]
 pub(super) struct Entry<T> {
     /// The kind of the entry: `cluster`, `context` or `user`.
@@ -104,9 +105,9 @@ pub(super) struct Entry<T> {
     pub(super) fields: T,
 }
 
-/// Reads the fields of an entry by their types. The error is a field, and what is wrong with the field. A field that
-/// cannot be used is an error and is never silently left out, because it may have been set to make a connection safe,
-/// or may be a misspelling of such a field.
+/// Reads the fields of an entry into a type. The error is the name of a field, and what is wrong with the field. A
+/// field that cannot be used is an error and is never silently ignored, because it may have been set to make a
+/// connection safe, or may be a misspelling of such a field.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
     let mut set = fields.clone();
     set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
@@ -186,8 +187,8 @@ impl<T> Entry<T> {
     }
 }
 
-/// Whether the text has a row of letters and digits that people do not write. Such a
-/// text may be a token, a password or base64.
+/// Whether the text contains an unbroken sequence of letters and digits that is too long for a name that people write.
+/// Such a text may be a token, a password or base64.
 pub(super) fn may_be_secret(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
@@ -198,7 +199,7 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     })
 }
 
-/// Returns a name in quotes. A text that looks like a secret is not repeated.
+/// Returns a name in quotes for messages. When the name looks like a secret, returns a text that says so instead.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) { "[not shown: looks like a secret]".into() } else { quoted(name) }
 }
@@ -213,7 +214,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
 }
 
-/// Returns the parser's message without the unexpected values that the parser quotes, because they may be secrets.
+/// Returns the parser's message. Values that the parser quotes are left out, because they may be secrets.
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
@@ -227,8 +228,8 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            // The value may be a number or a boolean. Such a value cannot be taken as text,
-            // because YAML turns `0123` into `83`.
+            // The user may have written a number or a boolean. It cannot be taken as text, because YAML turns
+            // `0123` into `83`.
             let text = expected.replace("a string", "text; put it in quotes");
             format!("{place}must be {}", text.replace("a sequence", "a list"))
         }

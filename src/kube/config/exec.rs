@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has failed is not run again for this time, which is the machine's time. The pause keeps each thread
-/// from running the program again, and is short enough for a Lease to be renewed.
+/// A program that has failed is not run again during this pause. Without the pause, every thread that needs
+/// credentials would run the program again. The pause is short enough for a Lease to be renewed in time, and is
+/// measured by the machine's clock.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -40,7 +41,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct Held {
-    /// How often the program has run.
+    /// How many times the program was run so far.
     runs: u64,
     credentials: Option<Credentials>,
     failure: Option<(Instant, String)>,
@@ -49,7 +50,8 @@ struct Held {
 #[derive(Clone)]
 struct Credentials {
     issued: http::Credentials,
-    /// When the credentials are due to be renewed. `None` means that they are renewed only after they are refused.
+    /// When the credentials are due to be renewed. `None` means that they are renewed only after the API server
+    /// has refused them.
     renew_at: Option<Timestamp>,
     /// When the credentials end. They are not used afterwards.
     end_at: Option<Timestamp>,
@@ -114,7 +116,7 @@ impl Plugin {
 }
 
 impl Held {
-    /// Returns the credentials if they have not expired at `now`, and whether they are due to be renewed.
+    /// Returns the credentials and whether they are due to be renewed. Returns `None` when they have expired at `now`.
     fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -122,14 +124,14 @@ impl Held {
             .then(|| (credentials.issued.clone(), is_past(credentials.renew_at)))
     }
 
-    /// Returns the failure that is younger than [`PAUSE_AFTER_FAILURE`].
+    /// Returns the last failure if it happened less than [`PAUSE_AFTER_FAILURE`] ago.
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
         (clock::took(*at) < PAUSE_AFTER_FAILURE).then_some(why)
     }
 }
 
-/// Returns how long before their end the credentials are renewed.
+/// Returns how long before they expire the credentials are renewed.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -152,7 +154,7 @@ impl Issuer for Plugin {
         }
     }
 
-    /// Runs the program again, unless the credentials that were refused have been replaced in the meantime.
+    /// Runs the program again, unless other credentials have already replaced the refused credentials.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
@@ -184,8 +186,8 @@ struct Status {
     expiration_timestamp: Option<String>,
 }
 
-/// Returns the credentials with their number, and when they end. The error is for people, and repeats
-/// nothing of a field that may be secret.
+/// Returns the credentials with their sequence number, and when they expire. The error is a message for the user, and
+/// does not repeat fields that may be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -242,7 +244,8 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
-        // The library cannot parse the last days of the year 9999, and programs that mean "never" write just these.
+        // The library cannot parse the last days of the year 9999. Programs that mean "never" write a time
+        // in these days.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
         Err(_) => Err("is not a time of RFC 3339".to_owned()),
     }
@@ -251,7 +254,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// How much of a program's output is read at most, in bytes. Credentials have some kilobytes.
+/// How much of the program's output is read at most, in bytes. The output with the credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// The pause between two checks of whether the plugin has ended or printed something. The pause is the machine's time,
@@ -264,7 +267,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// A program, and how it is run.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The program's name as the kubeconfig has it, for messages.
+    /// The program's name as it stands in the kubeconfig, for messages.
     name: String,
     path: PathBuf,
     exec: Exec,
@@ -304,7 +307,7 @@ impl Program {
         Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
-    /// Runs the program and returns what it printed on its standard output. The error is for people.
+    /// Runs the program and returns what it printed on its standard output. The error is a message for the user.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
         let name = &self.name;
         let variables = self.exec.env.iter();
@@ -317,9 +320,11 @@ impl Program {
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The standard error may hold a secret. A person at a terminal reads it, and no log keeps it.
+            // The program's standard error may hold a secret. It is passed on to a terminal, where a person reads it,
+            // and is otherwise discarded, so that no log keeps it.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
-            // The program gets a process group of its own, so that the processes that it starts are ended with it.
+            // The program gets a process group of its own. Ending the group then also ends the processes that
+            // the program started.
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
@@ -329,9 +334,9 @@ impl Program {
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The pipe is read while the program runs, so that the program does not wait for us to read. The
-        // end of the program counts, not the end of the pipe, because a child that the program left
-        // behind may hold the pipe open for ever.
+        // The pipe is read while the program runs, because a program whose pipe is full would wait for us. Reading
+        // stops when the program has ended. It does not wait for the end of the pipe, because a child that outlives the
+        // program may hold the pipe open for ever.
         let status = loop {
             // The status is checked before the pipe is read: everything that the program printed
             // before its end is in the pipe by then.
@@ -374,8 +379,8 @@ fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
         return;
     };
-    // Safety: `kill` has no preconditions. The program was not waited for yet, so the number still
-    // belongs to the program and its group.
+    // Safety: `kill` has no preconditions. Nobody has waited for the program yet, so the kernel cannot have given its
+    // process ID, which is also the ID of its group, to another process.
     unsafe {
         libc::kill(-group, libc::SIGKILL);
     }

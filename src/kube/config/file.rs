@@ -1,4 +1,4 @@
-//! The files of a kubeconfig. They are read with limits and then merged: the first file that sets a value wins.
+//! Reads the files of a kubeconfig, with limits, and merges them. When several files set a value, the first file wins.
 
 use super::entry::{Entry, explained, shown, typed};
 use crate::http::read_file;
@@ -23,7 +23,8 @@ struct File {
     users: Option<Vec<Named>>,
 }
 
-/// An item of a list of a kubeconfig. Its fields are under the name of its kind.
+/// An item of a list in a kubeconfig. The fields of the item are under a key that is the kind of the
+/// item, e.g. `cluster`.
 #[derive(Deserialize)]
 #[serde(expecting = "an entry with a name and its fields")]
 struct Named {
@@ -70,14 +71,14 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     Ok(merged)
 }
 
-/// Returns the paths as one text, for people.
+/// Returns the paths as one text for messages, separated by commas.
 pub(super) fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Merged {
-    /// Returns the entry of this kind and name, with its fields by their types. `wanted_by` is for the error message,
-    /// and says who asked for the entry.
+    /// Returns the entry of this kind and name, with its fields parsed into their types. `wanted_by` says who asked for
+    /// the entry, and stands in the error message.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -92,7 +93,7 @@ impl Merged {
         Ok(entry.with(fields))
     }
 
-    /// Returns a text for people that lists the entries of a kind.
+    /// Returns a text for messages that lists the names of all entries of a kind.
     pub(super) fn names(&self, kind: &str) -> String {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
@@ -150,7 +151,7 @@ fn parse(path: &Path) -> Result<Option<File>, String> {
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
-    // The parser takes a byte order mark for a document of its own, so the mark is cut off.
+    // A byte order mark at the beginning is removed, because the parser would read it as a separate document.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     serde_yaml::from_str(text).map_err(|why| error(path, explained(&why)))
 }
