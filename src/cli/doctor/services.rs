@@ -278,7 +278,7 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
                 shell_command("hcloud certificate describe", &[&other.id])
             ),
             (None, false) => {
-                "upload a new other, and name it in annotation http-certificates".to_owned()
+                "upload a new one, and name it in annotation http-certificates".to_owned()
             }
         };
         let ports: Vec<String> = other.ports.iter().map(ToString::to_string).collect();
