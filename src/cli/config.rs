@@ -51,18 +51,18 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// Returns a row for each setting of the daemon. A hidden setting has a row only when it is set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
-    let settings = parsed.effective.iter().filter(|setting| {
-        let is_set = !setting.source.is_default();
-        !setting.setting.is_of_config() && (is_set || !setting.setting.hidden)
+    let settings = parsed.effective.iter().filter(|effective| {
+        let is_set = !effective.source.is_default();
+        !effective.setting.is_of_config() && (is_set || !effective.setting.hidden)
     });
-    let rows = settings.map(|setting| {
-        let problem = parsed.problems.iter().find(|problem| problem.is_about(setting.setting));
-        let source = problem.map_or(setting.source.name(), |problem| &problem.setting);
-        let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, setting.setting));
+    let rows = settings.map(|effective| {
+        let problem = parsed.problems.iter().find(|problem| problem.is_about(effective.setting));
+        let source = problem.map_or(effective.source.name(), |problem| &problem.setting);
+        let is_stretched = PERIODS.iter().any(|period| ptr::eq(*period, effective.setting));
         Row {
             note: is_stretched.then_some(STRETCHED),
-            setting: setting.setting.name(),
-            value: setting.value.clone().filter(|_| problem.is_none()),
+            setting: effective.setting.name(),
+            value: effective.value.clone().filter(|_| problem.is_none()),
             source: source.to_owned(),
             problem: problem.map(Problem::to_string),
         }

@@ -188,7 +188,7 @@ fn pass(
         };
         *total += report.counts();
         if let Some(outage) = &report.outage {
-            // The pass ends here, because the next controller would call the same API, which does not answer.
+            // An API does not answer. The pass ends here, because the next controller would call the same API.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }

@@ -82,7 +82,7 @@ pub(super) fn parse(
     terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
-        shown.any(|setting| problem.is_about(setting.setting) && !setting.setting.is_of_config())
+        shown.any(|row| problem.is_about(row.setting) && !row.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
         Command::Doctor | Command::Status => problem.usage,

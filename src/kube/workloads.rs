@@ -64,8 +64,9 @@ impl Client {
             // Without a limit the list comes in one answer. Deployments and DaemonSets are few.
             let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
-                let running = items.into_iter().filter(|value| value["spec"]["replicas"] != 0);
-                all.extend(running.map(|value| (resource, value)));
+                let running =
+                    items.into_iter().filter(|workload| workload["spec"]["replicas"] != 0);
+                all.extend(running.map(|workload| (resource, workload)));
             }
         }
         Ok(all)
@@ -98,7 +99,7 @@ impl Client {
 /// the names and images of its containers.
 fn is_daemon(workload: &Value) -> bool {
     let names = containers(workload).iter();
-    let names = names.flat_map(|value| [text(&value["name"]), text(&value["image"])]);
+    let names = names.flat_map(|container| [text(&container["name"]), text(&container["image"])]);
     let mut names = names.chain([text(&workload["metadata"]["name"])]);
     names.any(|name| DAEMONS.iter().any(|daemon| name.contains(daemon)))
 }
@@ -149,8 +150,9 @@ fn containers(workload: &Value) -> &[Value] {
 /// Returns the container that runs a cloud-controller-manager. The error says why no container could be chosen.
 pub fn container(workload: &Value) -> Result<Container, String> {
     let all = containers(workload);
-    let name = |value: &Value| text(&value["name"]).to_owned();
-    let is_named = |value: &&Value| NAMES.iter().any(|start| name(value).starts_with(start));
+    let name = |container: &Value| text(&container["name"]).to_owned();
+    let is_named =
+        |container: &&Value| NAMES.iter().any(|start| name(container).starts_with(start));
     let named: Vec<&Value> = all.iter().filter(is_named).collect();
     let container = match (named.as_slice(), all) {
         ([one], _) => one,

@@ -64,7 +64,7 @@ pub fn parse_with_daemon(
     let mut settings = Settings::read(&mut resolver);
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place =
-        |setting: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, setting.setting));
+        |effective: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, effective.setting));
     effective.sort_by_key(place);
     let is_about_token = |problem: &Problem| problem.is_about(&table::HCLOUD_TOKEN);
     let needs_token = command != Command::Lint;
@@ -129,8 +129,8 @@ impl Parsed {
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset
-            .filter(|setting| setting.setting.is_inherited())
-            .flat_map(|setting| setting.setting.names())
+            .filter(|effective| effective.setting.is_inherited())
+            .flat_map(|effective| effective.setting.names())
             .collect()
     }
 }

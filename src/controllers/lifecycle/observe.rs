@@ -214,7 +214,7 @@ impl Observation<'_> {
 #[derive(Default)]
 struct Found {
     facts: Facts,
-    /// The servers that do not exist, as the API itself says. No other error counts.
+    /// The servers that the API itself calls not found. No other error is taken as a sign that a server is gone.
     missing: Vec<InstanceId>,
     failures: usize,
 }

@@ -42,7 +42,7 @@ pub(super) fn kind<'a>(
     desired: &Desired,
     there: Option<Labelled<'a>>,
 ) -> Option<&'a BalancerType> {
-    let has = there.map(|balancer| &balancer.balancer.load_balancer_type);
+    let has = there.map(|labelled| &labelled.balancer.load_balancer_type);
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
@@ -127,7 +127,7 @@ fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
         let found =
-            there.and_then(|balancer| balancer.balancer.listener(port.listener.listen_port));
+            there.and_then(|labelled| labelled.balancer.listener(port.listener.listen_port));
         let listener = port.merged(found);
         if listener.is_https() {
             ids.extend(listener.certificates());

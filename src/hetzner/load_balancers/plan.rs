@@ -285,7 +285,7 @@ impl<'b> Comparison<'_, 'b> {
         let there = self.found.balancer();
         self.desired.ports.iter().any(|port| {
             let found =
-                there.and_then(|balancer| balancer.balancer.listener(port.listener.listen_port));
+                there.and_then(|labelled| labelled.balancer.listener(port.listener.listen_port));
             port.waits || port.is_put_off(found)
         })
     }
@@ -325,8 +325,8 @@ impl<'b> Comparison<'_, 'b> {
     }
 }
 
-/// Returns what follows after the changes. A Service that moves leaves its previous load balancer
-/// after everything else.
+/// Returns the last step of a plan. A Service that moves to another load balancer leaves the previous one
+/// only after all other changes.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

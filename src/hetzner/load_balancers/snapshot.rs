@@ -81,7 +81,7 @@ impl provider::Snapshot for Snapshot {
     fn has_server_of(&self, cluster: &Cluster) -> bool {
         let is_server = |target| matches!(target, TargetId::Server(_));
         let all = self.balancers().all();
-        let mut all = all.flat_map(|balancer| balancer.balancer.single_targets());
+        let mut all = all.flat_map(|labelled| labelled.balancer.single_targets());
         all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
     }
 

@@ -139,7 +139,7 @@ pub(crate) fn ports(
 ) -> Vec<Port> {
     let mut ports = Vec::new();
     let there = owned(context.balancers, context.service, context.cluster)
-        .flat_map(|balancer| &balancer.balancer.services);
+        .flat_map(|labelled| &labelled.balancer.services);
     let asked: Vec<&Listener> = there.filter(|listener| listener.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {

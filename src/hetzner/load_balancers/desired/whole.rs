@@ -428,7 +428,7 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
         let there = context.group.balancer().or(context.group.undecided);
-        let mut targets = there.into_iter().flat_map(|balancer| balancer.balancer.single_targets());
+        let mut targets = there.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
         targets
             .any(|(target, _)| target.node(context.cluster).is_some_and(|name| *name == node.name))
     };

@@ -61,7 +61,7 @@ fn fits(
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
-    own.filter_map(|balancer| balancer.balancer.attached(network))
+    own.filter_map(|labelled| labelled.balancer.attached(network))
         .any(|net| ip.is_none() || net.ip == ip)
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
@@ -75,7 +75,7 @@ pub(crate) fn leave_out_refused(
     there: Option<Labelled>,
 ) {
     let (project, network) = (context.project, attach.network);
-    let has = there.and_then(|balancer| balancer.balancer.attached(network)?.ip);
+    let has = there.and_then(|labelled| labelled.balancer.attached(network)?.ip);
     let permitted = &project.defaults.permitted;
     let Some(ranges) = &permitted.private_ipv4_ranges else {
         return;

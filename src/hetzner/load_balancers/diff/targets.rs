@@ -67,7 +67,7 @@ fn targets_of_nodes(
     let is_node = |target: &TargetId| {
         is_node(target) && !balancer.is_some_and(|balancer| group.is_before(balancer, *target))
     };
-    let all = balancer.into_iter().flat_map(|balancer| balancer.balancer.single_targets());
+    let all = balancer.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
     all.filter(|(target, _)| is_node(target)).collect()
 }
 

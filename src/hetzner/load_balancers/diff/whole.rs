@@ -67,7 +67,7 @@ impl Diff<'_, '_> {
     /// Returns the changes that bring an existing load balancer in order. `adopts` is the finding about the adoption
     /// when the Service adopts the load balancer. The first change then makes the adoption, and reports this finding.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
-        let zone = self.balancer.map(|balancer| balancer.balancer.location.network_zone.as_str());
+        let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
         self.found
     }
@@ -98,7 +98,7 @@ impl Diff<'_, '_> {
 
     fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
         // The change to a larger type comes early, and the change to a smaller type comes last.
-        let has = self.balancer.map(|balancer| &balancer.balancer.load_balancer_type);
+        let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
         let resized = self.resized(whole);
@@ -106,7 +106,7 @@ impl Diff<'_, '_> {
         self.found.changes.extend(early);
         self.check_place(&whole.place);
         self.algorithm(whole);
-        let public = self.balancer.map(|balancer| &balancer.balancer.public_net);
+        let public = self.balancer.map(|labelled| &labelled.balancer.public_net);
         let ipv4 = public.map(|net| &net.ipv4);
         let ipv6 = public.map(|net| &net.ipv6);
         self.reverse_dns("IPv4", ipv4, &whole.ipv4_rdns);
@@ -207,7 +207,7 @@ impl Diff<'_, '_> {
             "{}: another load balancer is called {:?}: this one stays {:?}",
             wanted.source,
             wanted.value,
-            self.balancer.map_or("", |balancer| &balancer.balancer.name)
+            self.balancer.map_or("", |labelled| &labelled.balancer.name)
         );
         let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
         self.parser.finding(finding.with_fix("choose another name"));
@@ -291,7 +291,7 @@ impl Diff<'_, '_> {
     /// Reports when the load balancer is in another place than the desired place, because a load
     /// balancer can't be moved.
     fn check_place(&mut self, place: &Place) {
-        let Some(is) = self.balancer.map(|balancer| &balancer.balancer.location) else {
+        let Some(is) = self.balancer.map(|labelled| &labelled.balancer.location) else {
             return;
         };
         let (field, is, wanted) = match (&place.location, &place.zone) {
@@ -365,9 +365,9 @@ impl Diff<'_, '_> {
             return;
         };
         let by_setting = Source::Environment(HCLOUD_NETWORK.to_string());
-        let attached = self.balancer.map(|balancer| balancer.balancer.private_net.as_slice());
+        let attached = self.balancer.map(|labelled| labelled.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
-        let own = self.balancer.and_then(|balancer| balancer.balancer.attached(wanted.network));
+        let own = self.balancer.and_then(|labelled| labelled.balancer.attached(wanted.network));
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
         let want = Sourced::new(wanted.network.to_string(), by_setting);
@@ -453,7 +453,7 @@ impl Diff<'_, '_> {
         let mut added = Vec::new();
         for port in &self.desired.ports {
             let number = port.listener.listen_port;
-            let there = self.balancer.and_then(|balancer| balancer.balancer.listener(number));
+            let there = self.balancer.and_then(|labelled| labelled.balancer.listener(number));
             let Some((listener, parts)) = self.compare_port(port, there) else {
                 continue;
             };

@@ -321,7 +321,7 @@ impl LoadBalancer {
     pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
-        public.into_iter().filter_map(|ip| ip.ip).chain(private.map(IpAddr::from))
+        public.into_iter().filter_map(|public_ip| public_ip.ip).chain(private.map(IpAddr::from))
     }
 
     /// Returns the monthly price of the load balancer's type in its location, without taxes.

@@ -70,7 +70,7 @@ pub struct Observed {
     pub balancers: Vec<LoadBalancer>,
     /// The load balancer types. `None` when no Service needed them.
     pub types: Option<Arc<Vec<BalancerType>>>,
-    /// The certificates. `None` when no Service named a certificate.
+    /// The certificates of the project. `None` when they were not read, because no Service named a certificate.
     pub certificates: Option<Vec<Certificate>>,
     /// The Primary IPs. `None` when no Service that is to get a load balancer asks for a Primary IP.
     pub primary_ips: Option<Vec<PrimaryIp>>,

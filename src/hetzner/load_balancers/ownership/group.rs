@@ -794,7 +794,7 @@ fn ports_of<'a>(
     balancer: Option<Labelled<'a>>,
 ) -> impl Iterator<Item = (Labelled<'a>, &'a Listener)> {
     let all = balancer.into_iter();
-    all.flat_map(|balancer| balancer.balancer.services.iter().map(move |port| (balancer, port)))
+    all.flat_map(|labelled| labelled.balancer.services.iter().map(move |port| (labelled, port)))
 }
 
 /// Whether the Service uses the port. A Service that redirects HTTP to HTTPS uses port 80, too.

@@ -39,7 +39,7 @@ impl Guard {
         let nothing = Ownership::default();
         let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
         let (set, remove) = from.change_to(to);
-        let seen = balancer.map(|balancer| Seen::from(balancer.balancer));
+        let seen = balancer.map(|labelled| Seen::from(labelled.balancer));
         Guard { seen: seen.unwrap_or_default(), set, remove }
     }
 

@@ -108,7 +108,7 @@ pub(crate) enum AskedBy {
     Label,
     /// The annotation `name` of the Service, which names the load balancer.
     Name,
-    /// There is no request. The load balancer has the name that the Service's load balancer would get.
+    /// Nobody asks for the load balancer. It only has the name that a new load balancer of the Service would get.
     Default,
 }
 
