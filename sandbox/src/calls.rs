@@ -27,7 +27,7 @@ pub struct Call {
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
     pub status: Option<u16>,
-    /// The length of the body before a fault cut the body or changed its delivery.
+    /// The length of the answer's body, before a fault cut the body or changed its delivery.
     pub answer_bytes: usize,
     /// The names of the faults that hit this call.
     pub fault: Option<String>,
@@ -38,7 +38,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the method is any other than GET, HEAD and OPTIONS.
+    /// Whether the method is another than GET, HEAD and OPTIONS.
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }

@@ -21,10 +21,10 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// The kinds of keys that [`Authority::client_with`] can be called with.
+/// Signature algorithms for [`Authority::client_with`].
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
-/// A certificate authority that lives as long as the process.
+/// A certificate authority whose private key is only in memory.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
@@ -68,7 +68,7 @@ pub enum Validity {
     Soon,
     /// The certificate expired yesterday.
     Expired,
-    /// The certificate becomes valid tomorrow.
+    /// The certificate becomes valid the day after tomorrow.
     NotYet,
 }
 
@@ -80,8 +80,8 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Creates an authority whose keys and certificates are computed from the seed and the day, so that a story is the
-    /// same each time.
+    /// Creates an authority whose keys and certificates are computed from the seed and the day, so that a test can
+    /// be repeated exactly.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
     }
@@ -116,12 +116,13 @@ impl Authority {
         self.sign(params, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a key of the kind that most clusters use.
+    /// Makes a certificate for a client, with a P-256 key as in most clusters. A seeded authority uses an Ed25519 key.
     pub fn client(&self, subject: &Subject, validity: Validity) -> Result<Identity, Error> {
         self.client_with(subject, validity, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a key of any kind that the TLS library can make.
+    /// Makes a certificate for a client, with a key for this signature algorithm. A seeded authority ignores the
+    /// algorithm and uses an Ed25519 key.
     pub fn client_with(
         &self,
         subject: &Subject,

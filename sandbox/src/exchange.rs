@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, as both halves see them: plain data, without sockets.
+//! One HTTP request and its answer as plain data, without sockets. The simulated APIs work with these types.
 
 /// A request after the server has read all of it.
 #[derive(Clone, Debug, Default)]
@@ -12,8 +12,8 @@ pub struct Request {
     /// The headers in the order in which they were sent, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The DER of the client's certificate, when our CA signed the certificate. Empty when the client
-    /// showed another certificate.
+    /// The DER of the client's certificate. `None` when the client showed no certificate. Empty when the certificate is
+    /// not valid now, or when another CA than the sandbox's signed the certificate.
     pub client_certificate: Option<Vec<u8>>,
 }
 
@@ -55,7 +55,7 @@ impl Response {
     }
 }
 
-/// One half of the world. A handler answers requests from many threads at the same time.
+/// A simulated API. A handler answers requests from many threads at the same time.
 pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }

@@ -10,7 +10,7 @@ use sandbox::{Builder, Half, Sandbox};
 /// The command line. A flag overrides the scenario, and the scenario overrides the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The flags that a scenario can contain, too.
+    /// The values of the flags that a scenario file can set, too.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,
@@ -27,7 +27,7 @@ pub enum Parsed {
     Help(String),
 }
 
-/// Reads the command line, and the scenario file in it.
+/// Reads the command line, and the scenario file that `--scenario` names.
 pub fn parse(mut parser: Parser) -> Result<Parsed, Error> {
     let mut flags = Flags::default();
     while let Some(argument) = parser.next()? {
@@ -56,7 +56,7 @@ fn half(name: &str) -> Result<Half, String> {
 }
 
 impl Flags {
-    /// Reads the value of a flag.
+    /// Reads the value of `flag` from the command line and stores the value.
     fn read(&mut self, flag: &str, parser: &mut Parser) -> Result<(), Error> {
         match flag {
             "nodes" => self.typed.nodes = Some(parser.value()?.parse()?),

@@ -1,4 +1,5 @@
-//! `sandbox`: the simulated world as a program, which prints the variables to export and runs until it is stopped.
+//! The program `sandbox`. It starts the simulated APIs, prints shell commands that export the variables for their
+//! clients, and runs until it is stopped.
 
 mod flags;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // Signals are handled before the first file is written, so that the file can be removed whenever a signal comes.
+    // Signals are handled before the first file is written, so that the file is removed whenever a signal arrives.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
@@ -75,7 +76,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     env_file.map_or(Ok(()), remove)
 }
 
-/// Returns the lines that a shell exports.
+/// Returns a shell script that exports the variables.
 fn exports(variables: &[(String, String)]) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
     variables.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()

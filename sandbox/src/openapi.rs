@@ -29,7 +29,7 @@ const GROWN: [(&str, &str, &str); 2] = [
 /// allow only names. The real API accepts IDs as numbers as well, and official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
-/// The errors that a check found. Each is a sentence and contains the place in the document.
+/// The errors that a check found. An error in a JSON value begins with the path to the wrong part of the value.
 pub type Problems = Vec<String>;
 
 impl Spec {
@@ -42,7 +42,7 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// Reads the Hetzner Cloud API's document and adds [`GROWN`] and [`ID_OR_NAME`].
+    /// Reads the Hetzner Cloud API's document and corrects it according to [`GROWN`] and [`ID_OR_NAME`].
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {

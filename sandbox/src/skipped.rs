@@ -1,4 +1,4 @@
-//! Reports which tests were skipped and why, in a place where somebody reads the report.
+//! Reports which tests were skipped and why, on standard error and in a file that `make test` prints at its end.
 
 use std::fs::OpenOptions;
 use std::io::Write;

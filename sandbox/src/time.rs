@@ -1,6 +1,6 @@
-//! The clock by which the APIs decide. Its time is real, or simulated on the calling thread.
+//! The clock of the simulated APIs. It shows the real time, or a simulated time that only the calling thread sees.
 //!
-//! Sockets and their deadlines do not use this module, because they need the real time whatever an API's clock shows.
+//! Sockets and their deadlines do not use this module, because they always need the real time.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

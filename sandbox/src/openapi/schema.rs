@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The largest number of references that are followed one after another. A longer chain is taken for a circle.
+/// The largest number of references that are followed one after another. A longer chain is taken for a cycle.
 const MAX_REFERENCES: usize = 32;
 
-/// The schemas of a document, which are needed for following references.
+/// The document that contains the schemas. A reference in a schema points to another place of the document.
 #[derive(Clone, Copy)]
 pub struct Schemas<'d> {
     document: &'d Value,
@@ -18,7 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that are not listed. `None` means that such properties are refused.
+    /// The schema of properties that are not listed. `None` means that such properties are refused, unless no property
+    /// at all is listed.
     additional: Option<&'d Value>,
 }
 
@@ -33,7 +34,8 @@ impl<'d> Schemas<'d> {
         if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
     }
 
-    /// Returns the problems of a value, each with its path from `at`.
+    /// Returns the problems of a value. Each problem begins with a path, which consists of `at` and the path
+    /// in the value.
     pub fn check(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         let nullable = schema["nullable"] == true;
         let schema = self.resolve(schema);
@@ -60,7 +62,7 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // When a schema with `allOf` is not about an object, the value is checked against each part of the `allOf`.
+            // A value that is neither an object nor an array is checked against each part of `allOf`.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));

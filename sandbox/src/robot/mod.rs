@@ -1,8 +1,8 @@
 //! The Robot web service in memory: dedicated servers, the logins that can see the servers, and the service's limits.
 //!
-//! The rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document is silent,
-//! or where two logins could not be told apart here, a comment says what was chosen. This module knows nothing of the
-//! simulated Cloud, which asks this module whether an address belongs to a dedicated server.
+//! The rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
+//! nothing, a comment says what the simulation does. This module knows nothing of the simulated Cloud, which asks this
+//! module whether an address belongs to a dedicated server.
 
 mod operator;
 
@@ -26,17 +26,18 @@ const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The account whose logins are in the environment and whose addresses may be targets of load balancers.
+/// The account of which clients of the sandbox get a login. The addresses of its servers may be targets
+/// of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
-/// The web service of all accounts. The methods stand for an operator in Robot, or a technician in the data centre:
-/// they take effect at once, need no login, and do not count against a limit.
+/// The web service of all accounts. The other methods do what an operator does in Robot's administration, or a
+/// technician in the data centre. They take effect at once, need no login, and do not count against a rate limit.
 pub struct Robot {
     scale: f64,
     state: Mutex<State>,
 }
 
-/// A dedicated server as the API shows it, with some facts that only its owner knows.
+/// A dedicated server as the API shows it, with some facts that the API does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DedicatedServer {
     pub number: u64,
@@ -56,7 +57,7 @@ pub struct DedicatedServer {
     /// The subnets, each with its address and the length of its prefix, e.g. `64`. `None` is shown as null
     /// in an answer.
     pub subnets: Option<Vec<(String, String)>>,
-    /// The ways in which the server can be reset. When the list is empty, a reset is
+    /// The ways in which the server can be reset. When the list is empty, a request for them is
     /// answered with `RESET_NOT_AVAILABLE`.
     pub reset_types: Vec<String>,
     /// The operating status, e.g. `not supported`. `None` means that the status is `running` or `shut off`, depending
@@ -371,7 +372,7 @@ fn invalid_input(query: &[(String, String)]) -> Response {
     Response::json(400, &body)
 }
 
-/// Returns an answer of the proxy that stands in front of the web service.
+/// Returns an answer in HTML, as from a proxy in front of the web service.
 fn page(status: u16, title: &str) -> Response {
     Response {
         status,

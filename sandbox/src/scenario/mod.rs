@@ -1,5 +1,5 @@
-//! A world that is described in a file. The file can contain all settings of the program's flags, and further
-//! servers and faults.
+//! The description of a sandbox in a file. The file can set the numbers of servers and Services, the Network and the
+//! scale like the program's flags, and can also describe single servers and faults.
 
 mod faults;
 
@@ -33,7 +33,7 @@ pub struct Scenario {
     pub random_faults: Option<RandomFaults>,
 }
 
-/// A server in addition to those of `nodes`.
+/// A cloud server in addition to those that the field `nodes` creates.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerEntry {
@@ -58,8 +58,8 @@ pub struct ServerEntry {
     pub running: bool,
 }
 
-/// A dedicated server in addition to those of `robot`. A missing field gets the same default as in those servers. A
-/// field that is null is shown as null by the API.
+/// A dedicated server in addition to those that the field `robot` creates. A missing field gets the same default as in
+/// those servers. `ip` and `ipv6_net` may be null, and the API then shows them as null.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -141,11 +141,10 @@ impl Scenario {
         builder
     }
 
-    /// Applies the remaining parts of the scenario to a running world.
+    /// Applies the remaining parts of the scenario to a running sandbox.
     ///
-    /// # Errors
-    /// An error means that the cloud refuses a server, or that a dedicated server has no name or the number
-    /// of another server.
+    /// # Errors An error means that the cloud refuses a server, that a server does not start in time, or that a
+    /// dedicated server has no name or the number of another server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;
@@ -167,7 +166,7 @@ impl Scenario {
     }
 }
 
-/// The longest wait for a server, in real time. A server is ready within seconds of the simulated time.
+/// The longest wait until a new server runs. A server usually runs within seconds.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {

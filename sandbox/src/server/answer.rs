@@ -1,4 +1,4 @@
-//! Writes one answer: whole, in chunks, in drips, or cut off on purpose.
+//! Writes one answer: whole, in chunks, in small parts with pauses, or cut off on purpose.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,8 @@ const CHUNK_BYTES: usize = 8 << 10;
 /// without being copied.
 const FIRST_BYTES: usize = 256 << 10;
 
-/// Writes `response` in the way that `delivery` specifies. `pause` waits between the parts of a dripping answer.
+/// Writes `response` in the way that `delivery` specifies. `pause` waits between the parts of an
+/// answer with [`Delivery::Drip`].
 pub(super) fn write(
     stream: &mut impl Bytes,
     request: &Request,

@@ -11,17 +11,17 @@ pub(super) trait Bytes {
     /// Marks the first `bytes` of the buffered bytes as used.
     fn consume(&mut self, bytes: usize);
 
-    /// Reads the bytes that are available, at least one. Returns 0 at the end of the stream.
+    /// Waits for more bytes, adds them to the buffer, and returns their number. Returns 0 at the end of the stream.
     fn fill(&mut self, deadline: Instant) -> io::Result<usize>;
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns the DER of the client's certificate, see
-    /// [`ServerTls::shown_certificate`](crate::credentials::ServerTls::shown_certificate).
+    /// [`Material::shown_certificate`](crate::credentials::Material::shown_certificate).
     fn client_certificate(&self) -> Option<&[u8]>;
 }
 
-/// One request that is whole in memory from the beginning, and its answer.
+/// One request that is completely in memory from the beginning, and its answer.
 pub(super) struct Memory<'a> {
     /// The bytes that are not used yet.
     request: &'a [u8],

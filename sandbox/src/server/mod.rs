@@ -35,7 +35,7 @@ use crate::faults::Faults;
 
 /// The settings of a server: the handler, the address, and the limits.
 pub struct Config {
-    /// The half that the server serves. The call log and the rules of faults use it.
+    /// The half that the server serves. Entries of the call log and fault rules refer to it.
     pub half: Half,
     pub address: IpAddr,
     /// The port on which the server listens. 0 means any free port.
@@ -79,7 +79,7 @@ pub struct Limits {
     /// The time that a request may take from its first byte to its last. A TLS handshake has the same limit. Slower
     /// requests are answered with 408.
     pub request: Duration,
-    /// The time for which the client may take no byte while an answer is written.
+    /// How long the server waits for the client to take more bytes of an answer.
     pub write: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Reads one request from a connection. The reader follows RFC 9112 as far as clients of the two APIs use it, and is
-//! strict about everything else.
+//! Reads one request from a connection. The reader follows RFC 9112 as far as clients of the simulated APIs use it, and
+//! is strict about everything else.
 
 use std::io;
 use std::time::Instant;

@@ -52,8 +52,8 @@ pub fn official_rules() -> Vec<PolicyRule> {
 /// the official role.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`. In tests,
-/// the commands of a person use the same account, and read the settings of the daemon in `kube-system`.
+/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`. Tests also
+/// use this account for the commands that an operator runs, which read the daemon's settings in `kube-system`.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
     let workloads = rule(&["apps"], &["deployments", "daemonsets"], &["list"]);
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
@@ -99,7 +99,7 @@ impl Tokens {
         Tokens(Mutex::new(SplitMix64::new(seed)))
     }
 
-    /// Returns 64 letters and digits, like a token of the cloud.
+    /// Returns 64 letters and digits, which is the form of a Hetzner Cloud token.
     pub fn next(&self) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut generator = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -59,14 +59,15 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Creates servers `worker-1` … with a Node each.
+    /// Sets the number of cloud servers that exist at the start. They are called `worker-1`, `worker-2` and so on, and
+    /// each has a Node.
     pub fn nodes(mut self, nodes: usize) -> Builder {
         self.nodes = nodes;
         self
     }
 
-    /// Creates dedicated servers `metal-1` … with a Node each. When the number is 0, the Robot web service
-    /// is not served.
+    /// Sets the number of dedicated servers that exist at the start. They are called `metal-1`, `metal-2` and so on,
+    /// and each has a Node. When the number is 0, the Robot web service is not served.
     ///
     /// Dedicated servers are in a subnet of type `vswitch` when there is a Network.
     pub fn robot(mut self, servers: usize) -> Builder {
@@ -84,7 +85,8 @@ impl Builder {
         self.serve_robot || self.robot > 0
     }
 
-    /// Creates Services `web-1` … of type LoadBalancer in the namespace `default`.
+    /// Sets the number of Services of type LoadBalancer that exist at the start. They are called `web-1`, `web-2` and
+    /// so on, and are in the namespace `default`.
     pub fn services(mut self, services: usize) -> Builder {
         self.services = services;
         self
@@ -109,14 +111,14 @@ impl Builder {
         self
     }
 
-    /// Makes each Node at least `bytes` of JSON large.
+    /// Pads each Node so that its JSON has at least `bytes` bytes.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self
     }
 
-    /// Whether kubelets report by themselves. Otherwise Nodes change only when somebody changes them, or by
-    /// [`Kubelets::heartbeat`] and [`Kubelets::expire`].
+    /// Sets whether the simulated kubelets report the status of their Nodes by themselves. Otherwise a Node's status
+    /// changes only when a client writes it, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
     pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
         self.heartbeats = heartbeats;
         self
@@ -124,7 +126,7 @@ impl Builder {
 
     /// Makes the sandbox listen on no port. [`Sandbox::exchange`] answers requests in the caller's thread. There are no
     /// threads, no TLS, no client certificates, and no files unless somebody asks for files. Kubelets do their due work
-    /// when a request comes. Tokens, UIDs and names depend only on the calls and the last number of the
+    /// when a request comes. Tokens, UIDs and names depend only on the calls and the last byte of the
     /// [`address`](Builder::address), so that with simulated time the same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
@@ -213,7 +215,8 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Creates all halves, without any objects in them. The halves are not served yet.
+    /// Creates the simulated APIs, with the Network if there is one, but without servers and Services. No API
+    /// is served yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let tls = (!self.in_memory).then(Tls::new).transpose().map_err(io::Error::other)?;
         let seed = match (self.in_memory, self.ports.address) {
@@ -313,7 +316,7 @@ impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
         // The name `kubernetes.test` is resolved only by a proxy. Clients use no proxy for the other names, because
-        // they are this machine itself.
+        // these names mean the machine itself.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -337,7 +340,7 @@ impl Projects {
         projects
     }
 
-    /// Returns a call log in which the callers with our tokens have names.
+    /// Returns a call log that knows a caller's name by the token of the call.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

@@ -1,5 +1,5 @@
-//! A whole simulated world: both halves, a project with servers, a cluster with their nodes, the users and their
-//! rights, and everything that a test wants to see or break.
+//! The whole sandbox: the simulated APIs with their servers, Nodes, users and rights, and access to everything that a
+//! test observes or breaks.
 
 mod access;
 mod builder;
@@ -28,7 +28,7 @@ pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
 
-/// A running world. When dropped, the sandbox stops its servers and kubelets and removes its files.
+/// A running sandbox. When dropped, the sandbox stops its servers and kubelets and removes its files.
 ///
 /// ```no_run
 /// use sandbox::Sandbox;
@@ -40,7 +40,7 @@ pub struct Sandbox {
     // This field is the first, so that it is dropped first. Kubelets write to the cluster, and must end
     // before the cluster.
     kubelets: Kubelets,
-    /// The halves that answer requests, each with its server. In memory, a half has no server.
+    /// The halves that answer requests, each with its HTTP server. In memory, there is no HTTP server.
     served: Mutex<HashMap<Half, Option<Server>>>,
     /// The addresses on which the halves listen. The real port is stored when a half is first served, so that a half
     /// that was stopped is served at the same address again.
@@ -55,7 +55,7 @@ pub struct Sandbox {
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
-    /// `None` in memory.
+    /// `None` when the sandbox is in memory.
     tls: Option<Tls>,
     tokens: Tokens,
     calls: Arc<CallLog>,
@@ -112,7 +112,7 @@ impl Sandbox {
         &self.cluster
     }
 
-    /// Returns the Robot web service, whether the service is served or not.
+    /// Returns the Robot web service, even when it is not served.
     pub fn robot(&self) -> &Arc<Robot> {
         &self.robot
     }
@@ -205,7 +205,7 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the half is served from the start. Its address is then in the environment.
+    /// Whether the half is served from the start. Its address is then among the variables of [`env`](Sandbox::env).
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -231,7 +231,8 @@ impl Sandbox {
         drop(server);
     }
 
-    /// Serves a half again that was stopped, at its previous address. Nothing happens when the half is served already.
+    /// Serves a half. A half that was stopped gets its previous address again. Nothing happens when the half
+    /// is served already.
     ///
     /// # Errors
     /// An error means that somebody else took the port meanwhile.
@@ -296,8 +297,8 @@ impl Sandbox {
 
     /// Registers Nodes for servers that exist already.
     ///
-    /// The kubelet finds the server's private address. Without a private address the kubelet finds the public IPv4
-    /// address, and without both no address.
+    /// A Node's internal address is the server's private address, or else the server's public IPv4 address. Without
+    /// both, the Node has no internal address.
     pub fn register_nodes_of(&self, ids: &[u64]) {
         for id in ids {
             let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
@@ -324,8 +325,8 @@ impl Sandbox {
     }
 
     /// Registers the Node of a dedicated server that exists already. When the Network has a subnet for dedicated
-    /// servers, and the subnet has a free address, the kubelet is started with `--node-ip`. Otherwise the kubelet finds
-    /// the public IPv4 address, if there is one.
+    /// servers, and the subnet has a free address, the server gets an address in the subnet, which the kubelet is given
+    /// with `--node-ip`. Otherwise the kubelet finds the public IPv4 address, if there is one.
     ///
     /// # Panics
     /// See [`Kubelets::register`].
@@ -354,7 +355,7 @@ impl Sandbox {
         });
     }
 
-    /// Registers a Node alone. Its server, if it has one, exists already.
+    /// Registers a Node and creates no server for it. The Node's server, if it has one, exists already.
     ///
     /// # Panics
     /// See [`Kubelets::register`].
@@ -405,8 +406,8 @@ impl Sandbox {
         self.accounts().get(user).cloned()
     }
 
-    /// Returns a kubeconfig with one user, who authenticates with `login`. The test can change the kubeconfig and must
-    /// write the file itself.
+    /// Returns a kubeconfig with one user, who authenticates with `login`. No file is written, so that the caller can
+    /// change the kubeconfig first.
     pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
         let authority = self.tls.as_ref().map(|tls| &tls.authority);
         let authority = authority.map(|authority| authority.certificate_pem().to_owned());
@@ -419,13 +420,14 @@ impl Sandbox {
         }
     }
 
-    /// Returns the variables that a shell exports to work on this world as `admin`. The kubeconfig's other
-    /// context is `ccm`.
+    /// Returns the environment variables with which a client reaches the APIs. The kubeconfig's current context is the
+    /// user `admin`, and its other context is the user `ccm`.
     pub fn env(&self) -> Vec<(String, String)> {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// Returns the variables that a shell exports to work on this world as the user of this name.
+    /// Returns the environment variables with which a client reaches the APIs. Its user in Kubernetes is `user`, for
+    /// whom a kubeconfig is written.
     ///
     /// # Panics
     /// Panics when there is no such user, or when its kubeconfig cannot be written.
