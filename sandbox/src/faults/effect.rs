@@ -1,4 +1,4 @@
-//! The effects of a fault on a call, and the wrong answers that real clouds and proxies give.
+//! The effects of a fault on a call, and the wrong answers that real APIs and proxies give.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub enum Effect {
     AfterAll(Response),
     /// The handler runs, and the client gets the answer that this function makes from the handler's answer.
     Changed(Change),
-    /// The handler runs. The second half of its body is missing, and `Content-Length` is that of the first half.
+    /// The handler runs. The second half of its answer's body is missing, and `Content-Length` is that of
+    /// the first half.
     Malformed,
     /// The handler does not run, and the connection is reset.
     Reset,
@@ -62,7 +63,8 @@ impl Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
 
-    /// The rate limit of the Hetzner project is used up. `RateLimit-Reset` says when the budget will be full again.
+    /// The answer of the Hetzner half when the project has used up its rate limit. `RateLimit-Reset` is the time at
+    /// which no request counts any more.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
@@ -101,7 +103,7 @@ impl Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// A `Status` of the Kubernetes half that reports an error, e.g. with `(500, "InternalError", "…")`.
+    /// An error of the Kubernetes half, which is a `Status` object, e.g. with `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }
@@ -120,17 +122,17 @@ impl Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }
 
-    /// A 504 in HTML of a gateway that no longer waited for the answer, although the request took effect in the end.
+    /// The 504 in HTML of a gateway that stopped waiting for the answer. The request takes effect all the same.
     pub fn gateway_timeout() -> Effect {
         Effect::AfterAll(html(504, "504 Gateway Time-out"))
     }
 
-    /// The answer is 200 with an HTML page for people.
+    /// An answer of 200 with an HTML page where JSON is expected. The request takes effect.
     pub fn html() -> Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// The answer is 200 with the JSON of some other service.
+    /// An answer of 200 with the JSON of another service. The request takes effect.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }

@@ -1,8 +1,8 @@
-//! Faults between a client and an API. A rule or a seed chooses the calls that are hit.
+//! Faults between a client and an API. Rules or a seed choose the calls that a fault hits.
 //!
 //! A [`Rule`] says which calls it hits and with which [`Effect`]. [`Faults::random`] chooses effects for a share of all
-//! calls. The server asks [`Faults`] once for each request and follows the `Plan`. Delays are real time, which no scale
-//! of a world changes. In memory, the caller has to wait for the delays.
+//! calls. The server asks [`Faults`] once for each request and follows the `Plan`. The sandbox's scale does not change
+//! the delays. In memory, the caller's `pause` function waits for them.
 
 mod effect;
 mod random;
@@ -77,8 +77,8 @@ impl Faults {
     /// Makes a share of all calls fail in some way. The share is `rate` (0 to 1), and `seed` chooses the calls.
     ///
     /// The effect on a call depends on the seed, on the call's half, method and path, and on how often such a call was
-    /// made before. The effect does not depend on how the threads of a client take turns. The same seed causes the same
-    /// faults for the same work.
+    /// made before. The effect does not depend on the order of different calls. The same seed causes the same faults
+    /// for the same work.
     pub fn random(&self, seed: u64, rate: f64) {
         self.state().random = Some(Random::new(seed, rate));
     }

@@ -8,8 +8,8 @@ use super::effect::{hetzner_error, kubernetes_status};
 use crate::Half;
 use crate::exchange::Request;
 
-/// A small generator with a 64-bit state, which is good enough to choose faults and the same on every machine. (Steele,
-/// Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
+/// A small generator of pseudorandom numbers, which is good enough to choose faults and gives the same numbers on every
+/// machine. (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,

@@ -12,7 +12,7 @@ use crate::exchange::Request;
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
-/// // The second creation of a load balancer happens, but nobody is told.
+/// // The second creation of a load balancer takes effect, but the client gets no answer.
 /// let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).method("POST").path("/v1/load_balancers").nth(2);
 /// ```
 pub struct Rule {
@@ -80,7 +80,7 @@ impl Rule {
         self
     }
 
-    /// Adds a condition that a request must also satisfy.
+    /// Sets a condition that a request must also satisfy.
     pub fn when(mut self, condition: impl Fn(&Request) -> bool + Send + 'static) -> Rule {
         self.condition = Some(Box::new(condition));
         self

@@ -33,7 +33,7 @@ pub struct Resource {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The effect must not happen, and reservations for the effect are released.
+    /// The effect must change nothing and only release what was reserved for it.
     Failure,
 }
 
@@ -47,7 +47,8 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which the action began, in real time, and how long the action takes.
+    /// The time at which the action begins, which is the end of its predecessor if it has one, and
+    /// the action's duration.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
@@ -80,7 +81,8 @@ pub struct Actions {
 }
 
 struct Work {
-    /// The ID of the action. `None` for work without an action, such as a guest that obeys a shutdown request.
+    /// The ID of the action. `None` for work without an action, such as an operating system that obeys
+    /// a shutdown request.
     action: Option<u64>,
     effect: Effect,
 }
@@ -91,7 +93,7 @@ pub struct Due {
     work: Work,
 }
 
-/// The description of an action that a resource starts.
+/// The description of an action that is to be started.
 pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
@@ -340,8 +342,8 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
     Ok(Reply::ok(text!({"action": action.json(call.world.clock.now())})))
 }
 
-/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The list has no pages, but clients
-/// send the parameters of pages.
+/// Answers `GET /actions`, which only returns the actions whose IDs are requested. The list is not divided into pages,
+/// but clients send the parameters for pages.
 fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
     let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
     if query.one("id").is_none() {

@@ -1,12 +1,12 @@
-//! The machines' side of the cluster: kubelets that register and report, and the node controller that
-//! reacts when they do not.
+//! The simulated kubelets, which register and report Nodes, and the simulated node controller, which reacts when a
+//! kubelet does not report.
 //!
 //! A simulated kubelet behaves as with `--cloud-provider=external`. The kubelet registers its Node with the
-//! `uninitialized` taint and the addresses it sees, and reports its conditions every [`REPORT_PERIOD`]. The kubelet
-//! never touches addresses, labels or taints of a Node that exists: from then on they are the CCM's. The kubelet is
-//! silent while its server is not `running` or is gone. When the machine comes back, the kubelet reports at once, and
-//! registers again if its Node was deleted meanwhile. A Node that is deleted while its machine runs stays deleted, as
-//! with a real kubelet until its restart.
+//! `uninitialized` taint and the addresses that it finds, and reports the Node's conditions every [`REPORT_PERIOD`].
+//! The kubelet never changes addresses, labels or taints of a Node that exists, because the CCM manages them. The
+//! kubelet is silent while its server is not `running` or is gone. When the machine comes back, the kubelet reports at
+//! once, and registers again if its Node was deleted meanwhile. A Node that is deleted while its machine runs stays
+//! deleted, as with a real kubelet until its restart.
 //!
 //! The simulated node controller sets the conditions to `Unknown` and adds the `unreachable` taints after
 //! [`GRACE_PERIOD`] of silence, and removes the `not-ready` and `unreachable` taints from a node that reports. Pods and
@@ -31,21 +31,21 @@ use crate::time;
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// The time between two checks of a machine's state. It is the kubelet's `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// How long a kubelet is silent before its node becomes `Unknown`. It is the
+/// How long a kubelet is silent before the conditions of its Node become `Unknown`. It is the
 /// node controller's `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// The shortest time between two looks at the machines. It leaves most of the processor to the program under test, even
-/// when time runs fast and the cluster is large.
+/// The shortest time between two checks of all machines. It leaves most of the processor time to the program under
+/// test, even when the scale is small and the cluster is large.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// The pause after a look at the machines is at least this many times as long as the look, for the same reason.
+/// The pause after a check of all machines is at least this many times as long as the check, for the same reason.
 const REST: u32 = 9;
 
 /// All kubelets of a cluster.
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time of the next look at the machines. `None` when a thread looks at them.
+    /// The time of the next check of all machines. `None` when a thread checks them, or when nothing checks them.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -68,7 +68,8 @@ struct State {
 struct Kubelet {
     spec: NodeSpec,
     reported: Instant,
-    /// The time since which the machine has not been running. `None` while the machine runs.
+    /// The time since which the kubelet has not reported, because its machine does not run or because it hangs. `None`
+    /// while the machine runs and the kubelet does not hang.
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
@@ -81,7 +82,7 @@ struct Kubelet {
 enum Pass {
     /// The pass does no additional work.
     Due,
-    /// Every kubelet whose machine runs reports.
+    /// Every kubelet reports whose machine runs and that does not hang.
     Report,
     /// The grace period of every silent kubelet is treated as over.
     Expire,
@@ -117,8 +118,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Does the work that is due by now. Nothing happens when a thread does this work. A machine counts as silent from
-    /// the first look that finds it stopped.
+    /// Does the work that is due by now. Nothing happens when a thread does this work. A kubelet counts as silent from
+    /// the first check that finds its machine stopped.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
@@ -128,7 +129,7 @@ impl Kubelets {
         }
     }
 
-    /// Adds a machine and creates its Node, which is Ready. The spec says whether the Node is initialised.
+    /// Adds a machine and creates its Node, which is Ready. `spec` says whether the Node is initialised.
     ///
     /// # Panics
     /// Panics when a Node of that name exists, or when the API server refuses the object.
@@ -144,19 +145,19 @@ impl Kubelets {
         self.shared.state().kubelets.len()
     }
 
-    /// Makes the kubelet of a machine hang. The machine runs on, but its Node is not reported any more.
+    /// Makes the kubelet of a machine hang. The machine runs on, but the kubelet no longer reports its Node.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet report now whose machine runs.
+    /// Makes every kubelet report now whose machine runs and that does not hang.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }
 
-    /// Ends the grace period of every machine that does not run.
+    /// Ends the grace period of every silent kubelet.
     pub fn expire(&self) {
         self.shared.pass(Pass::Expire);
     }
@@ -177,7 +178,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the time between two looks at the machines.
+    /// Returns the time between two checks of all machines.
     fn period(&self) -> Duration {
         UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::time;
 
 /// The taint that the API server sets on a new node. The node controller sets the taint while the kubelet reports that
-/// it is not ready.
+/// the Node is not ready.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 /// The taint that the node controller sets while the kubelet is silent.
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";

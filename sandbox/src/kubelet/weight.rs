@@ -1,4 +1,4 @@
-//! Filling that makes a Node as large as that of a real machine: labels and annotations of other programs,
+//! Padding that makes a Node as large as the Node of a real machine: labels and annotations of other programs,
 //! managed fields, images.
 
 use serde_json::{Map, Value, json};
@@ -76,7 +76,8 @@ fn managed_fields(node: &Value) -> Value {
     ])
 }
 
-/// Converts the objects in `{"name": {…}}` to `{"f:name": {}}`, on two levels.
+/// Returns the names of the fields of `value`, and of the fields of these fields, in the form of `managedFields`: the
+/// field `name` becomes `"f:name": {}`.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {
         Value::Object(map) => map.keys().map(|key| (format!("f:{key}"), json!({}))).collect(),

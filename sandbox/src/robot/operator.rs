@@ -20,8 +20,8 @@ impl Robot {
         state.created += 1;
         let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
         let [high, low] = index.to_be_bytes();
-        // The addresses come from the second half of RFC 2544's range, because the simulated Cloud begins with
-        // the first half.
+        // The addresses come from the second half of RFC 2544's range, because the simulated Cloud uses the
+        // first half first.
         let ipv4 = Ipv4Addr::new(198, 19, high, low).to_string();
         let ipv6 = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, index, 0, 0, 0, 0).to_string();
         let server = DedicatedServer {
@@ -78,7 +78,7 @@ impl Robot {
         servers.find(|server| server.name == name).map(|server| server.number)
     }
 
-    /// Switches a server on or off, as with its power button. The kubelet of the server falls silent, or comes back.
+    /// Switches a server on or off, as with its power button. The server's kubelet stops reporting, or reports again.
     pub fn set_power(&self, number: u64, on: bool) {
         self.edit(number, |server| {
             server.on = on.then(|| server.on.unwrap_or_else(time::now));
@@ -95,8 +95,8 @@ impl Robot {
         }
     }
 
-    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`]. The environment of `ccm` contains
-    /// these two. Both are empty when there is no such login.
+    /// Returns the user and password of the first login that sees [`OWN_ACCOUNT`]. Clients of the sandbox get them as
+    /// `ROBOT_USER` and `ROBOT_PASSWORD`. Both are empty when there is no such login.
     pub fn login(&self) -> (String, String) {
         let state = self.lock();
         let mut users = state.users.iter();
@@ -145,7 +145,7 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the machines that run. The function is cheap, because the kubelets call it all the time.
+    /// Returns the numbers of the machines that run. The function is cheap, because the kubelets call it often.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());

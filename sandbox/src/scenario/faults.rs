@@ -53,8 +53,7 @@ pub const EFFECTS: &[(&str, &str)] = &[
 impl FaultEntry {
     /// Returns the rule that the entry describes.
     ///
-    /// # Errors
-    /// The error is a sentence about the field that is wrong.
+    /// # Errors The error names the field that is wrong.
     pub fn rule(&self) -> Result<Rule, String> {
         let half = match self.half.as_deref() {
             None => None,

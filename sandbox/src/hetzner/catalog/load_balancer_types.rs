@@ -77,7 +77,7 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// A list without filters leaves out types that are no longer sold, like the list of server types.
+    /// A list leaves out types that are no longer sold, like the list of server types.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

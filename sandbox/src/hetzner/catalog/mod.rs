@@ -58,13 +58,13 @@ pub trait Entry: Sized + 'static {
     /// for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
-    /// Returns all entries, in the order of lists.
+    /// Returns all entries, in the order in which a list shows them.
     fn all() -> &'static [Self];
 
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether a list without filters contains the entry.
+    /// Whether a list may contain the entry. A list never shows other entries, even when their names are requested.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }

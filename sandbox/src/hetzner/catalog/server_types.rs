@@ -46,8 +46,8 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON that was made at the first call, because every server in a list shows its type with all prices.
-    /// There is one JSON for real time and one for simulated time.
+    /// Returns the JSON of the type, which is made only once, because every server in a list contains its type with all
+    /// prices. There is one JSON for real time and one for simulated time, because the time decides what is sold.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -123,7 +123,7 @@ impl Entry for ServerType {
         self.name
     }
 
-    /// A list without filters leaves out types that are no longer sold in any location, as the documentation says.
+    /// A list leaves out types that are no longer sold in any location, as the documentation says.
     fn is_offered(&self, _world: &World) -> bool {
         self.offers.iter().any(Offer::is_sold)
     }

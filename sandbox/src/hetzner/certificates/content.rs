@@ -22,7 +22,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads a certificate chain. An error is a sentence about the problem.
+    /// Reads a certificate chain. An error says what is wrong, e.g. `holds no certificate`.
     pub fn parse(pem: &str) -> Result<Content, String> {
         let chain = chain(pem)?;
         let first = chain.first().ok_or("holds no certificate")?;
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// Checks that the key belongs to the first certificate. An error is a sentence about the problem.
+/// Checks that the key belongs to the first certificate. An error says what is wrong.
 pub fn check_key(certificate_pem: &str, key_pem: &str) -> Result<(), String> {
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(unreadable)?;
     let key = sign::any_supported_type(&key).map_err(unreadable)?;
