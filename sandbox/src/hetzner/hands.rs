@@ -1,5 +1,5 @@
 //! Changes that tests make to load balancers, certificates, Primary IPs, routes and their circumstances. Like all
-//! methods of [`Cloud`], they take effect at once and panic when a request is impossible.
+//! methods of [`Cloud`], they take effect at once and panic when they are given impossible values.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Cloud {
         shown.map(|route| (route.destination.to_string(), route.gateway.to_string())).collect()
     }
 
-    /// Adds a route, as somebody does in the console. A route to the same destination is replaced.
+    /// Adds a route, as a person does in the console. A route to the same destination is replaced.
     pub fn set_route(&self, network: u64, destination: &str, gateway: &str) {
         let route = Route {
             destination: destination
@@ -49,7 +49,7 @@ impl Cloud {
         }
     }
 
-    /// Creates a complete load balancer, as `POST /load_balancers` with this body would. Returns its ID.
+    /// Creates a load balancer, as `POST /load_balancers` with this body would, but complete at once. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
         made(&body, load_balancers::place(&mut self.lock(), project, &body))
     }
@@ -68,9 +68,9 @@ impl Cloud {
         found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
-    /// Lets `edit` change a load balancer in the form that the API shows. The API then shows the changed document. A
-    /// field of it is shown normally again when a request changes that field. `edit` must not call this cloud. Nothing
-    /// happens when the load balancer is gone.
+    /// Calls `edit` with the JSON of a load balancer. The API then shows the changed JSON, and a field's real value
+    /// again when a request has changed the field. `edit` must not call this cloud, which is locked. Nothing happens
+    /// when the load balancer is gone.
     pub fn edit_load_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         load_balancers::edit(&mut self.lock(), id, edit);
     }
@@ -80,8 +80,8 @@ impl Cloud {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether the actions on this load balancer are held. While they are held, none of them ends. Afterwards,
-    /// those that are due end.
+    /// Sets whether the actions on this load balancer are held. While they are held, none of them ends. Once they are
+    /// released, those that are due end.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };

@@ -56,7 +56,7 @@ impl<'a> Query<'a> {
 
 /// The fields of a JSON object. Reading a field removes it; [`Fields::finish`] refuses the rest.
 ///
-/// `null` means that a field is left out, because official clients send `null` for options that are not set.
+/// A field with the value `null` counts as missing, because official clients send `null` for options that are not set.
 pub struct Fields {
     values: Map<String, Value>,
     /// The text that errors contain before the name of a field, e.g. `public_net.`.

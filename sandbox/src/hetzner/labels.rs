@@ -21,8 +21,7 @@ enum Requirement {
 pub struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// Parses a selector. An empty selector selects everything. Errors are sentences about the first part
-    /// that is wrong.
+    /// Parses a selector. An empty selector selects everything. An error describes the first part that is wrong.
     pub fn parse(text: &str) -> Result<Selector, String> {
         if text.trim().is_empty() {
             return Ok(Selector::default());
@@ -48,7 +47,7 @@ impl Selector {
     }
 }
 
-/// Parses the labels of a request. Errors are sentences about the first label that is wrong.
+/// Parses the labels of a request. An error describes the first label that is wrong.
 pub fn parse(map: &Map<String, Value>) -> Result<Labels, String> {
     let label = |(key, value): (&String, &Value)| {
         check_key(key)?;

@@ -9,7 +9,7 @@
 //! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
-//! | `put` | filling a project with resources as an API showed them |
+//! | `put` | filling a project with resources from the JSON of an API |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
 //!
@@ -71,21 +71,22 @@ use crate::exchange::{Handler, Request, Response};
 /// `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of parsed documents that are kept. A test of a large project reads its documents less often.
+/// The largest number of resources whose parsed JSON is kept. Tests with more resources read their JSON less often.
 const MOST_SHOWN: usize = 100;
 
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
 ///
-/// As a [`Handler`], the cloud serves `/v1/…` and `/hetzner/v1/metadata…`. Tests change the world by the methods, which
-/// take effect at once, need no token, do not use up the rate limit, and panic when a request is impossible.
+/// As a [`Handler`], the cloud serves `/v1/…` and `/hetzner/v1/metadata…`. Tests change the simulated cloud by the
+/// other methods, which take effect at once, need no token, do not use up the rate limit, and panic when they are
+/// given impossible values.
 pub struct Cloud {
     world: Mutex<World>,
-    /// The documents that were read last, parsed, by ID. Tests read the same documents again and again, and most
-    /// documents do not change.
+    /// The JSON of the resources that tests have read, as text and parsed, by the ID of the resource. Tests read the
+    /// same JSON again and again, and most of it does not change.
     shown: Mutex<HashMap<u64, (Text, Value)>>,
 }
 
-/// A server without its document.
+/// The most important facts about a server, which are cheaper to get than its JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSummary {
     pub id: u64,
@@ -227,8 +228,8 @@ impl Cloud {
             .collect()
     }
 
-    /// Returns the servers of a project without their documents. This costs a fiftieth of the full list, for callers
-    /// that need the servers at every request.
+    /// Returns summaries of a project's servers, for callers that need the servers at every request. This takes a
+    /// fiftieth of the time of [`servers`](Cloud::servers).
     pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
         let world = self.lock();
         let summary = |server: &Server| ServerSummary {
@@ -240,7 +241,7 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// Returns the document of a resource as a tree.
+    /// Parses the JSON of the resource with this ID. JSON that has not changed since the last call is not parsed again.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {
@@ -269,8 +270,7 @@ impl Cloud {
         })
     }
 
-    /// Returns the servers of a project that are `running`. The function is cheap, because machines call it
-    /// all the time.
+    /// Returns the servers of a project that are `running`. The function is cheap, because the kubelets call it often.
     pub fn running_servers(&self, project: u64) -> HashSet<u64> {
         let world = self.lock();
         let running = world.servers_of(project).filter(|server| server.is_running());
@@ -282,8 +282,8 @@ impl Cloud {
         self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }
 
-    /// Lets `edit` change a server in the form that the API shows. The API then shows the changed document, even when
-    /// the real API would never show it. `edit` must not call this cloud. Nothing happens when the server is gone.
+    /// Calls `edit` with the JSON of a server. The API then shows the changed JSON, even when the real API would never
+    /// show it. `edit` must not call this cloud, which is locked. Nothing happens when the server is gone.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
@@ -293,9 +293,8 @@ impl Cloud {
         servers::remove(&mut self.lock(), id);
     }
 
-    /// Removes a server without an action. Load balancers go on showing the server as a target, as
-    /// an operator reported:
-    /// <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
+    /// Removes a server without an action. Load balancers continue to show the server as a target, as an
+    /// operator reported: <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
     pub fn delete_server_but_not_targets(&self, id: u64) {
         servers::remove_without_targets(&mut self.lock(), id);
     }
@@ -324,7 +323,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether actions are held. While they are held, no action ends. Afterwards, the actions that are due end.
+    /// Sets whether actions are held. While they are held, no action ends. Once they are released, the actions that
+    /// are due end.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }
@@ -334,7 +334,7 @@ impl Cloud {
         self.lock().metadata_server = server;
     }
 
-    /// Locks the world and does the work that is due by now.
+    /// Locks the state of the cloud and does the work that is due by now.
     fn lock(&self) -> MutexGuard<'_, World> {
         // The lock is used even after a panic in another test. That test has failed already, and the other tests
         // may go on.

@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::text::Text;
 
-/// The top-level fields that are shown instead of the simulation's. `None` means that the field is not shown.
+/// The top-level fields whose values are shown instead of the simulation's values. `None` means that the field
+/// is not shown.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay(BTreeMap<String, Option<Value>>);
 
 impl Overlay {
-    /// Returns the fields in which `wanted` differs from `plain`, the document that the simulation would show.
+    /// Returns the fields in which `wanted` differs from `plain`, which is the JSON that the simulation would show.
     pub fn between(wanted: &Value, plain: &Value) -> Overlay {
         let (Some(wanted), Some(plain)) = (wanted.as_object(), plain.as_object()) else {
             return Overlay::default();

@@ -28,8 +28,8 @@ pub trait Owned: Sized + 'static {
     fn labels(&self) -> &Labels;
 }
 
-/// Implements [`Owned`] for a resource that has fields of these names. All resources of the kind are in one field
-/// of the world.
+/// Implements [`Owned`] for a type with the fields `id`, `project`, `name`, `created` and `labels`. `$place` is the
+/// field of [`World`](super::world::World) that contains all resources of this type.
 macro_rules! owned {
     ($resource:ty, $kind:literal, $place:ident) => {
         impl $crate::hetzner::owned::Owned for $resource {

@@ -1,4 +1,5 @@
-//! Fills a project with resources as an API showed them, with their IDs, and shows the resources of a project.
+//! Fills a project with resources from the JSON of an API, which keep their IDs, and returns the JSON of
+//! a project's resources.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,12 +13,12 @@ use super::world::World;
 use super::{Cloud, ServerSpec, certificates, load_balancers, primary_ips, servers};
 
 impl Cloud {
-    /// Puts one resource into a project as the API shows a single resource: `{"load_balancer": {"id": 7, …}}`. The
+    /// Adds one resource to a project from the JSON in which the API shows it: `{"load_balancer": {"id": 7, …}}`. The
     /// kinds are `server`, `network`, `certificate`, `primary_ip` and `load_balancer`.
     ///
     /// Fields that the simulation computes itself, such as the health of targets, are not read. The fields of a server
     /// that are read are its name, its labels, its private addresses, and whether the server has public addresses. A
-    /// network must be put before its members, and a Primary IP before the load balancer that has it. A load balancer
+    /// network must be added before its members, and a Primary IP before the load balancer that has it. A load balancer
     /// whose Primary IPs do not exist gets new ones.
     ///
     /// # Panics
@@ -41,8 +42,7 @@ impl Cloud {
         done.unwrap_or_else(|error| panic!("cannot put {document}: {}", error.message));
     }
 
-    /// Returns the load balancers, certificates and Primary IPs of a project as the API shows them, each as JSON, by
-    /// kind and ID.
+    /// Returns the JSON of the load balancers, certificates and Primary IPs of a project, by kind and ID.
     pub fn shown(&self, project: u64) -> BTreeMap<(&'static str, u64), String> {
         let world = &*self.lock();
         let balancers = world.load_balancers_of(project);

@@ -1,4 +1,4 @@
-//! JSON that is built as text. A tree for a server with its prices would cost twenty times as much.
+//! JSON that is built as text. To build a [`Value`] for a server with its prices would take twenty times as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -40,7 +40,7 @@ impl Text {
         self.0.into_bytes()
     }
 
-    /// Parses the text into a tree.
+    /// Parses the text.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -63,7 +63,7 @@ pub trait Part {
     fn write(&self, out: &mut String);
 }
 
-/// Makes a document: `text!({"id": 1, "nested": {"none": null, "empty": []}, "name": some_part})`.
+/// Makes a JSON document: `text!({"id": 1, "nested": {"none": null, "empty": []}, "name": some_part})`.
 macro_rules! text {
     ({ $($fields:tt)* }) => {{
         let mut out = String::with_capacity(256);

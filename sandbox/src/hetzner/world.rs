@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Calls `make`, and gives this ID to the first resource that it creates. Later resources get new IDs.
+    /// Calls `make`, and gives this ID to the first resource that `make` creates. Later resources get new IDs.
     pub fn with_id<T>(&mut self, id: u64, make: impl FnOnce(&mut World) -> T) -> T {
         self.next_id = self.next_id.max(id.saturating_add(1));
         self.chosen_id = Some(id);
@@ -119,7 +119,7 @@ impl World {
         owned::of_project(self, project)
     }
 
-    /// Brings the world to the time `now`. Actions that are due take effect, in the order in which they are due.
+    /// Lets all work take effect that is due at `now`, in the order in which it is due.
     pub fn advance(&mut self, now: Instant) {
         while let Some(due) = self.actions.take_due(now) {
             due.run(self);

@@ -46,8 +46,8 @@ struct NamespaceGrant {
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
-    /// The users and passwords of HTTP basic authentication: the name, a colon and the password, in base64. Today's API
-    /// servers have no basic authentication, but a proxy in front of an API server may have it.
+    /// The credentials for HTTP basic authentication: the name of a user, and the base64 of the name, a colon and the
+    /// password. Today's API servers have no basic authentication, but a proxy in front of an API server may have it.
     passwords: Vec<(String, String)>,
     grants: Vec<NamespaceGrant>,
 }
@@ -100,7 +100,7 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Returns the user of a request. A known certificate decides before a token does. A wrong token is an error, and
+    /// Returns the user of a request. A known certificate takes precedence over a token. A wrong token is an error, and
     /// does not make the request anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
@@ -123,7 +123,7 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // The client showed a certificate that our CA did not sign, or that is not valid now.
+            // The client showed a certificate that the sandbox's CA did not sign, or that is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }

@@ -23,12 +23,13 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let shown = call.world.certificates.get(&id);
     let shown = shown.map(|certificate| certificate.json(call.world));
     let answer = text!({"certificate": shown});
-    // The API's document allows no null for the action, so that an uploaded certificate's answer leaves the field out.
+    // The API's OpenAPI document allows no null for the action. The answer for an uploaded certificate therefore leaves
+    // the field out.
     let action = action.map(|action| call.world.action_json(action));
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Adds a certificate to the world as `POST /certificates` would. A managed certificate is already issued.
+/// Adds a certificate to the simulated cloud as `POST /certificates` would. A managed certificate is already issued.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
@@ -41,8 +42,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Adds a certificate to the world as an API showed it. Load balancers can use the certificate when it was uploaded or
-/// issued. Those parts of its content that the API does not show are empty.
+/// Adds a certificate to the simulated cloud from the JSON of an API. Load balancers can use the certificate when it
+/// was uploaded or issued. Missing parts of its content are empty.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);

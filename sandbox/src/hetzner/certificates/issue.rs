@@ -36,7 +36,7 @@ enum Issuance {
 }
 
 impl Managed {
-    /// Returns the status as the API showed it, or `None` for an uploaded certificate.
+    /// Reads the `status` of a certificate in the JSON of an API. Returns `None` for an uploaded certificate.
     pub fn shown(status: &Value) -> Option<Managed> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let issuance = match status["issuance"].as_str()? {
@@ -159,7 +159,7 @@ fn make(id: u64, domain_names: &[String]) -> Result<Content, String> {
     let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
     let name = "sandbox issuer";
     let authority = match time::is_simulated() {
-        // Each issuance has a different certificate as its result.
+        // The seed contains the time, so that each issuance results in another certificate.
         true => Authority::seeded(name, id ^ time::timestamp().as_nanosecond() as u64),
         false => Authority::new(name),
     };

@@ -1,4 +1,4 @@
-//! New load balancers. One request contains everything, or a test puts a load balancer into the world.
+//! The creation of load balancers, by one request that contains all services and targets, or by a test.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"load_balancer": created, "action": call.world.action_json(action)})))
 }
 
-/// Adds a load balancer to the world as `POST /load_balancers` would. The load balancer is complete at once, and there
-/// is no action.
+/// Adds a load balancer to the simulated cloud as `POST /load_balancers` would. The load balancer is complete at once,
+/// and there is no action.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let call = Call::by_hand(world, project, body.as_bytes());
@@ -237,7 +237,7 @@ fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Adds the load balancer to the world, together with its public addresses. Its private address is reserved
+/// Adds the load balancer to the simulated cloud, together with its public addresses. Its private address is reserved
 /// in the network.
 fn build(world: &mut World, order: Order) -> Result<u64, ApiError> {
     let id = world.new_id();

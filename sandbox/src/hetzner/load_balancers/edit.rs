@@ -1,5 +1,5 @@
-//! Functions for tests. They edit a load balancer in the form that the API shows, or add one to the world as an
-//! API showed it.
+//! Functions with which tests edit the JSON that the API shows of a load balancer, or add a load balancer
+//! from such JSON.
 
 use serde_json::{Value, json};
 
@@ -15,10 +15,11 @@ use crate::hetzner::overlay::Overlay;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
-/// Shows the load balancer to `change`, and from then on shows exactly the document that `change` left behind.
+/// Calls `change` with the JSON of a load balancer. The API then shows exactly the changed JSON, and a field's real
+/// value again when a request has changed the field.
 ///
-/// The fields that the simulation understands take effect (a target's health follows its server, a port is in use). The
-/// others are only shown. Nothing happens when there is no such load balancer.
+/// Changes of fields that the simulation understands take effect: for example, a new target gets health checks. Other
+/// fields are only shown. Nothing happens when there is no such load balancer.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     let Some(one) = world.load_balancers.get(&id) else {
         return;
@@ -32,7 +33,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the world as an API showed it.
+/// Adds a load balancer to the simulated cloud from the JSON of an API.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
@@ -103,7 +104,7 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Applies the services of an edited document. The health checks of a service that already existed go on.
+    /// Applies the services of an edited document. The health checks of a service that already existed continue.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The results of a load balancer's health checks: a running machine becomes healthy after a moment.
+//! The results of a load balancer's health checks. A target on a running machine becomes healthy after [`MOMENT`].
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

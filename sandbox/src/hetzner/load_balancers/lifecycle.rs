@@ -30,7 +30,7 @@ pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Removes a load balancer from the world. Its Primary IPs are removed too or become free.
+/// Removes a load balancer from the simulated cloud. Its Primary IPs are removed too or become free.
 pub fn remove(world: &mut World, id: u64) {
     disconnect(world, id);
     world.load_balancers.remove(&id);

@@ -9,7 +9,7 @@ use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Query;
 use crate::hetzner::{Call, Reply};
 
-/// The types of a request, and the series that each type returns.
+/// The values of the parameter `type`, and the series that each of them returns.
 const TYPES: [(&str, &[&str]); 4] = [
     ("open_connections", &["open_connections"]),
     ("connections_per_second", &["connections_per_second"]),
@@ -17,7 +17,7 @@ const TYPES: [(&str, &[&str]); 4] = [
     ("bandwidth", &["bandwidth.in", "bandwidth.out"]),
 ];
 
-/// The number of samples at which the API aims when a request does not specify the step.
+/// The approximate number of samples in an answer when the request does not specify the step.
 const USUAL_SAMPLES: i64 = 200;
 /// The largest number of samples that is returned.
 const MOST_SAMPLES: i64 = 500;

@@ -3,7 +3,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `mod` | the resource, its JSON, lists, names and labels |
-//! | `create` | new load balancers, from one request that contains everything, or from a test |
+//! | `create` | the creation by one request with all services and targets, or by a test |
 //! | `service`, `target` | one listening port and one target: reading, defaults, checks |
 //! | `health` | the results of a target's health checks |
 //! | `changes` | the actions that change one load balancer |
@@ -108,7 +108,7 @@ impl LoadBalancer {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Returns the JSON without the changes that a test has made by hand.
+    /// Returns the JSON without the values that a test has set for single fields.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =

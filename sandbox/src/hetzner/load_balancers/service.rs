@@ -24,7 +24,7 @@ pub struct Service {
     /// The settings for HTTP and HTTPS. The API does not show them for the protocol tcp.
     http: Http,
     health_check: HealthCheck,
-    /// The time since which the service has been checked.
+    /// The time since which the service's targets have been checked.
     pub since: Instant,
 }
 
@@ -88,7 +88,7 @@ impl Service {
     pub fn read(mut fields: Fields) -> Result<Service, ApiError> {
         let protocol = fields.word("protocol", &PROTOCOLS)?;
         let protocol = fields.required("protocol", protocol)?;
-        // The well-known ports of a protocol are used when the request contains no ports.
+        // The usual ports of the protocol are used when the request contains no ports.
         let (listen, destination) = match protocol {
             "http" => (Some(80), Some(80)),
             "https" => (Some(443), Some(80)),

@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// Whether the target sends traffic to the server.
+    /// Whether the server is the target, or one of the servers for which the target stands.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -185,8 +185,8 @@ impl Target {
     }
 }
 
-/// Checks an IP target. Allowed are only dedicated servers of the project's owner: their public addresses, or their
-/// private addresses in a vSwitch of the network.
+/// Checks an IP target, which must be a dedicated server of the project's owner. The address is either public, or a
+/// private address in a vSwitch of the network.
 fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiError> {
     let cloud_resource = || {
         let message = format!("IP {ip} belongs to a cloud resource");

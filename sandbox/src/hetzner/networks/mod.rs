@@ -75,7 +75,7 @@ impl Network {
         Resource { kind: "network", id: self.id }
     }
 
-    /// Returns the first address of the range, which routes between all subnets and cannot be assigned.
+    /// Returns the first address of the range, which is the gateway between all subnets and cannot be assigned.
     pub fn gateway(&self) -> Ipv4Addr {
         first_address(self.ip_range)
     }

@@ -1,4 +1,4 @@
-//! Routes: the private address to which the traffic for a destination goes.
+//! Routes of a network. A route names the private address to which the traffic for a destination goes.
 
 use std::net::Ipv4Addr;
 

@@ -102,8 +102,8 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, text!({"firewall": shown, "actions": []})))
 }
 
-/// Reads a rule as the API shows the rule. TCP and UDP have ports, and each direction has the addresses of
-/// its other end.
+/// Reads a rule and returns its JSON. Only TCP and UDP have ports. A rule for incoming packets has addresses of
+/// sources, and a rule for outgoing packets has addresses of destinations.
 fn read_rule(mut fields: Fields) -> Result<Value, ApiError> {
     let direction = fields.word("direction", &["in", "out"])?;
     let direction = fields.required("direction", direction)?;

@@ -43,7 +43,7 @@ fn parse(public_key: &str) -> Option<(&str, &str)> {
     (is_known && key.starts_with("AAAA")).then_some((kind, key))
 }
 
-/// Returns 16 bytes in hexadecimal, equal for equal keys. The real fingerprint is the key's MD5.
+/// Returns 16 bytes in hexadecimal, which are equal for equal keys. The real API shows the key's MD5.
 fn fingerprint(public_key: &str) -> String {
     let key = parse(public_key).map_or("", |(_, key)| key);
     let mut bytes = [0u8; 16];

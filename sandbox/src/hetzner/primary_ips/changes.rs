@@ -1,6 +1,8 @@
-//! `POST /primary_ips/{id}/actions/{command}`: giving addresses to servers that are off, taking them back, protection.
+//! `POST /primary_ips/{id}/actions/{command}`: the assignment to a server that is off, the end of an
+//! assignment, and protection.
 //!
-//! A load balancer keeps the Primary IPs with which it was created. None can be assigned to it or taken from it later.
+//! A load balancer keeps the Primary IPs with which it was created. No Primary IP can be assigned to it or taken
+//! from it later.
 
 use std::time::Duration;
 
@@ -51,7 +53,7 @@ pub fn check_assignable(
     Ok(server.location)
 }
 
-/// Starts the action that gives a Primary IP to a server. The Primary IP was checked before.
+/// Starts the action that gives a Primary IP to a server. The caller has checked that this is allowed.
 pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
     let address = find(call, id)?.address;
     let holder = Resource { kind: "server", id: server };

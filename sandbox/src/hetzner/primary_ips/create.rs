@@ -49,14 +49,14 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     Ok(Reply::new(201, answer.and("action", action)))
 }
 
-/// Adds a free Primary IP to the world as `POST /primary_ips` would.
+/// Adds a free Primary IP to the simulated cloud as `POST /primary_ips` would.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
     let mut call = Call::by_hand(world, project, body.as_bytes());
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Adds a Primary IP to the world as an API showed it.
+/// Adds a Primary IP to the simulated cloud from the JSON of an API.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let text = fields.string("ip")?.unwrap_or_default();

@@ -151,7 +151,7 @@ pub fn release(world: &mut World, holder: Resource) {
     }
 }
 
-/// Checks that the Primary IP can be given to a new resource in this location.
+/// Checks that the Primary IP is free and can be given to a resource in this location.
 pub fn check_free(
     call: &Call,
     id: u64,

@@ -1,4 +1,4 @@
-//! New servers, which the API creates or a test puts into the world.
+//! The creation of servers, by a request or by a test.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const CREATE_TAKES: Duration = Duration::from_millis(2000);
 /// The largest size of `user_data` in bytes.
 const MAX_USER_DATA: usize = 32 * 1024;
 
-/// A server that a test puts into the world.
+/// A server that is added without a request.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
@@ -79,7 +79,7 @@ enum Public {
     Existing(u64),
 }
 
-/// Adds a running server to the world, without an action and without the limit of servers per network.
+/// Adds a running server to the simulated cloud, without an action. The limit on servers per network does not apply.
 pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, ApiError> {
     let unknown =
         |field: &str, value: &str| ApiError::invalid(field, format!("'{value}' not found"));
@@ -331,7 +331,7 @@ fn read_public_net(
     Ok(found)
 }
 
-/// Returns the ID of the new server's Primary IP, or `None` when the server has none.
+/// Returns the ID and the address of the new server's Primary IP, or `None` when the server has none.
 fn obtain(
     world: &mut World,
     project: u64,

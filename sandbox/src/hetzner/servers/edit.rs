@@ -1,4 +1,4 @@
-//! A function for tests, which edits a server in the form that the API shows.
+//! A function with which tests edit the JSON that the API shows of a server.
 
 use std::net::Ipv4Addr;
 
@@ -13,10 +13,11 @@ use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
-/// Shows the server to `change`, and from then on shows exactly the document that `change` left behind.
+/// Calls `change` with the JSON of a server. The API then shows exactly the changed JSON, and a field's real value
+/// again when the simulation has changed the field.
 ///
-/// The fields that the simulation understands take effect (a label is found by selectors, an address is in use).
-/// Unknown fields and impossible values are only shown. Returns false when there is no such server.
+/// Changes of fields that the simulation understands take effect: for example, selectors find new labels. Unknown
+/// fields and impossible values are only shown. Returns false when there is no such server.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool {
     let Some(server) = world.servers.get(&id) else {
         return false;

@@ -61,7 +61,7 @@ pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiE
     Ok(call.world.action_reply(201, action))
 }
 
-/// Removes a server, its private addresses and its targets from the world.
+/// Removes a server and its addresses from the simulated cloud, and the server from the targets of load balancers.
 pub fn remove(world: &mut World, id: u64) {
     remove_without_targets(world, id);
     load_balancers::forget_server(world, id);

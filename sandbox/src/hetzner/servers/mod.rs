@@ -147,7 +147,7 @@ impl Server {
         self.status == Status::Running
     }
 
-    /// Returns the JSON without the changes that a test has made by hand.
+    /// Returns the JSON without the values in `edited`.
     fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
         let firewall = |id: &u64| text!({"id": id, "status": "applied"});

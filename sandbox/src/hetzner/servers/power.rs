@@ -13,7 +13,7 @@ const START_TAKES: Duration = Duration::from_millis(1500);
 const STOP_TAKES: Duration = Duration::from_millis(1000);
 /// The time that an ACPI request takes.
 const REQUEST_TAKES: Duration = Duration::from_millis(500);
-/// The time that a guest needs to shut down after the ACPI request.
+/// The time that the server's operating system needs to shut down after the ACPI request.
 const GUEST_TAKES: Duration = Duration::from_millis(3000);
 
 pub fn on(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
@@ -66,7 +66,8 @@ pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     )
 }
 
-/// Sends an ACPI request. The action ends when the request is sent, and the guest needs some more time to obey.
+/// Sends an ACPI request. The action ends when the request is sent, and the operating system needs some more time
+/// to shut down.
 pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Fields::parse(call.body)?.finish()?;
     check_unlocked(call, server)?;

@@ -171,7 +171,7 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the networks reserve exactly those addresses that the server has in its document.
+/// Makes the networks reserve exactly those addresses that the server has in its JSON.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
