@@ -106,8 +106,8 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace in which the objects of a request are. It is empty for Namespaces, although the authorizer
-/// takes the name of a Namespace for its namespace.
+/// Returns the namespace in which the objects of a request are. It is empty for cluster-scoped objects, even for a
+/// Namespace, whose own name the authorizer uses as the namespace.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }

@@ -30,12 +30,12 @@ pub fn read(resource: &Resource, request: &Request) -> Result<Read, Refusal> {
     decode(resource, &given, FieldValidation::of(request))
 }
 
-/// Reads an object that the simulation or a test wrote, and not a client.
+/// Reads an object that comes from the simulation or a test, and not from a client.
 pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// Reads an object that a patch has changed. Errors are reported as errors of the patch, with status 422.
+/// Reads an object that a patch has changed. Wrong fields are reported as errors of the patch, with status 422.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,

@@ -167,7 +167,7 @@ fn delete_namespace(
                 resource_version: None,
                 dry_run: false,
             };
-            // It does not matter when another write has removed the object meanwhile.
+            // This deletion cannot fail, because the object was found under the same lock.
             let _ = delete_object(state, &inside);
         }
     }

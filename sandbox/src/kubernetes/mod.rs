@@ -9,12 +9,12 @@
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
-//! | `real` | a corner of a real cluster, which replaces all other modules |
+//! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
 //!
 //! Two things of a real cluster are missing: watches, and server-side apply (415) with the `managedFields` it needs. A
 //! watch is refused with 405, as by a server whose storage cannot watch. `ccm` polls, and kubectl lists again with a
-//! warning. Answers are never protobuf. The controller manager's work is not done here either, except that the contents
-//! of a namespace are deleted with the namespace.
+//! warning. Answers are never protobuf. The controllers of kube-controller-manager are not simulated here either,
+//! except that the contents of a namespace are deleted with the namespace.
 
 mod access;
 mod api;
@@ -60,7 +60,7 @@ pub struct Backup(Store);
 /// not while they are written as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The part of a real cluster in which the objects are. `None` when the objects are in this process.
+    /// The part of a real cluster that contains the objects. `None` when the objects are in this process.
     corner: Option<Corner>,
 }
 
@@ -111,9 +111,9 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// Creates a corner of a real cluster, which is a separate part for one test. The user of this kubeconfig may do
-    /// everything in the cluster. The corner's objects are deleted together with the corner. Other objects of the
-    /// cluster are neither seen nor changed.
+    /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
+    /// there. Apart from Namespaces and the Service of the API server, only objects that were created through this
+    /// `Cluster` are seen and changed. They are deleted together with it.
     ///
     /// # Errors
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
@@ -121,15 +121,15 @@ impl Cluster {
         Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?), 0)))
     }
 
-    /// Deletes the objects of a corner of a real cluster.
+    /// Deletes the objects that were created in a real cluster. A simulated cluster is not changed.
     pub fn clear(&self) {
         if let Some(corner) = &self.corner {
             corner.clear();
         }
     }
 
-    /// Whether a real API server answers. A real server has no [`freeze_cache`](Cluster::freeze_cache), and accepts
-    /// from [`edit`](Cluster::edit) only what is valid.
+    /// Whether a real API server answers. With a real server, [`freeze_cache`](Cluster::freeze_cache) is impossible,
+    /// and [`edit`](Cluster::edit) can store only valid objects.
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -324,7 +324,7 @@ impl State {
     }
 }
 
-/// Returns the resource that our own code refers to by this plural name. Panics when there is none.
+/// Returns the resource with this plural name. Panics when there is none.
 fn row(resource: &str) -> &'static Resource {
     resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
 }

@@ -217,7 +217,7 @@ pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
 }
 
-/// Finds a resource by its plural name alone, because the plural names of our resources are unique.
+/// Finds a resource by its plural name alone. No two resources here have the same plural name.
 pub fn named(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.plural == plural)
 }

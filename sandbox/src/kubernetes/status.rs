@@ -46,7 +46,7 @@ impl FieldError {
     }
 
     /// Returns an error about a duplicate. The message contains `value`, which is the JSON of the Go struct. The caller
-    /// writes this JSON, because its field names and their order differ from ours.
+    /// writes this JSON, because its field names and their order differ from those of the object's JSON.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")

@@ -2,7 +2,7 @@
 //!
 //! One revision counts every write of every resource. It is the `resourceVersion` of objects and lists. Objects
 //! are shared and never changed in place, so that a snapshot costs one reference for each object, and a list
-//! copies no trees.
+//! copies no objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

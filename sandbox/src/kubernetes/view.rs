@@ -49,7 +49,7 @@ impl View {
         View::accepted(request, "PartialObjectMetadataList")
     }
 
-    /// Returns the view for the first media type of the header that can be served.
+    /// Returns the view for the first media type of the header `Accept` that can be served.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept

@@ -45,7 +45,7 @@ pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<W
     Ok(Written { code: 201, object, warnings: read.warnings })
 }
 
-/// Creates an object that the simulation or a test wrote, and not a client.
+/// Creates an object that comes from the simulation or a test, and not from a client.
 pub fn create_object(
     state: &mut State,
     resource: &'static Resource,

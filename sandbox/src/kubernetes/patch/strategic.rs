@@ -2,7 +2,7 @@
 //!
 //! Lists are merged by the key in the schema, or as sets. Lists without a key are replaced. Directives: `$patch`
 //! (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`, `$retainKeys`. A merged
-//! list has the order of the patch, and the server's own items stay where they were.
+//! list has the order of the patch, and items that are not in the patch stay where they were.
 
 use serde_json::{Map, Value};
 

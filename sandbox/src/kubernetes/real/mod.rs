@@ -1,11 +1,11 @@
-//! A corner of a real cluster: the same front, users, call log and faults as in the simulation, but a real
-//! API server answers.
+//! The Kubernetes half on a real cluster. Requests pass the same HTTP server, users, call log and faults as in the
+//! simulation, but a real API server answers them.
 //!
 //! Tests share that server with each other and with everything else that runs there, and ccm reads all nodes that it
-//! sees. So every corner has its own prefix. Names get the prefix on their way to the server and lose it on their way
-//! back, and a list shows only the objects of the corner. Nothing else is changed: requests, patches, conflicts,
-//! validation, denials and watch caches are those of the real server. A user is impersonated under a name of the
-//! corner, with the same rules as real Roles. When the corner is dropped, everything with its prefix is deleted.
+//! sees. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the prefix in requests and lose it in
+//! answers, and a list leaves out objects without the prefix. Nothing else is changed: patches, conflicts, validation,
+//! denials and watch caches are those of the real server. A user is impersonated under a name with the prefix, to which
+//! real Roles give the user's rules. When the corner is dropped, its objects and Roles are deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -33,15 +33,15 @@ use roles::Roles;
 use server::Caller;
 pub use server::Server;
 
-/// The separate part of a real cluster that one sandbox uses.
+/// The part of a real cluster that one sandbox uses: the objects whose names have the sandbox's prefix.
 pub struct Corner {
     server: Server,
     names: Names,
     roles: Roles,
 }
 
-/// The resources, with their namespaces, of which `ccm` and the tests create objects. The corner deletes its objects
-/// of these resources.
+/// The resources of which `ccm` and the tests create objects, each with its namespace. [`Corner::clear`] deletes
+/// objects of these resources only.
 const CLEANED: [(&str, &str); 4] =
     [("nodes", ""), ("events", "default"), ("leases", "kube-system"), ("services", "default")];
 
@@ -89,8 +89,8 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
-        // TLS ends in the sandbox. The real server would not see a certificate that it refuses, but
-        // an anonymous caller.
+        // TLS ends in the sandbox. The real server would not see the wrong certificate, and would take the caller for
+        // an anonymous one. The refusal is therefore answered here.
         if let Err(refusal) = &identity
             && request.header("authorization").is_none()
         {
@@ -129,7 +129,7 @@ impl Corner {
         Ok(answer)
     }
 
-    /// Creates an object with the rights of the cluster's owner.
+    /// Creates an object with the rights of the kubeconfig's user.
     ///
     /// # Panics
     /// Panics when the server refuses the object.
@@ -170,8 +170,7 @@ impl Corner {
     /// Changes an object, and tries again when somebody else changed the object in between. Returns false when there is
     /// no such object.
     ///
-    /// # Panics
-    /// Panics when the server refuses the object that `edit` left behind.
+    /// # Panics Panics when the server refuses the object that `edit` has changed.
     pub fn edit(
         &self,
         resource: &Resource,
@@ -234,7 +233,7 @@ impl Corner {
         self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
-    /// Returns the objects of the corner. They have the names that they have on the real server.
+    /// Returns the objects with the sandbox's prefix, under the names that they have on the real server.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();
@@ -243,7 +242,7 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects of the corner. Objects that do not exist any more are no error.
+    /// Deletes all objects with the sandbox's prefix, and the Roles. Objects that no longer exist are no error.
     pub fn clear(&self) {
         for (plural, namespace) in CLEANED {
             let resource = row(plural);

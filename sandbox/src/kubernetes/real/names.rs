@@ -1,23 +1,24 @@
-//! Translates names between the corner, where they have no prefix, and the real server, where they have one.
+//! Translates names between the sandbox, where they have no prefix, and the real server, where they have the prefix
+//! of the sandbox.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The prefix of all names of one corner on the real server. No other names begin with this prefix.
+/// The prefix that the names of one sandbox have on the real server. No other names begin with this prefix.
 pub struct Names {
     prefix: String,
 }
 
-/// The beginning of every corner's prefix. It is used to find the objects that a killed test has left behind.
+/// The beginning of every sandbox's prefix, by which the objects of a killed test can be found.
 const MARK: &str = "ccmtest-";
 
 /// The Service of the API itself, whose UID identifies the cluster.
 const THE_API_S: &str = "kubernetes";
 
 impl Names {
-    /// Creates a prefix that no other corner has, in this process or another.
+    /// Creates a prefix that no other sandbox has, in this process or another.
     pub fn new() -> Names {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let nanoseconds =
@@ -28,7 +29,7 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name that an object of the corner has on the real server.
+    /// Returns the name with the prefix.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -60,7 +61,7 @@ impl Names {
         parts.join("/")
     }
 
-    /// Translates the names in field selectors, from the corner to the real server.
+    /// Adds the prefix to the names in field selectors.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name))
@@ -80,7 +81,7 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// Translates an object, or a patch of an object, that is sent to the real server.
+    /// Adds the prefix to the names in an object, or in a patch of an object, that is sent to the real server.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -97,27 +98,27 @@ impl Names {
         }
     }
 
-    /// Whether an object of the real server belongs to the corner.
+    /// Whether the name of this object of the real server has the prefix.
     pub fn owns(&self, object: &Value) -> bool {
         let name = object["metadata"]["name"].as_str();
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Whether the corner's lists contain the object of the real server.
+    /// Whether lists may contain this object of the real server.
     fn shows(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let is_the_api_s = metadata["name"] == THE_API_S && metadata["namespace"] == "default";
         is_the_api_s || self.owns(object)
     }
 
-    /// Whether a row of a table belongs to the corner. When the row contains no object, its first cell decides, which
-    /// is the name.
+    /// Whether the object in a row of a table has the prefix. When the row contains no object, its first cell decides,
+    /// which is the name.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Translates an object that comes from the real server.
+    /// Removes the prefix from all texts of an object that comes from the real server.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -129,7 +130,7 @@ impl Names {
         }
     }
 
-    /// Translates a body that comes from the real server. In a list, the objects that do not belong to the corner
+    /// Removes the prefix from a body that comes from the real server. In a list, objects without the prefix
     /// are left out.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {

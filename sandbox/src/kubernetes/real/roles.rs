@@ -17,15 +17,15 @@ pub struct Roles {
     missing: OnceLock<bool>,
     /// The path of each created object. Bindings come before their roles.
     made: Mutex<Vec<String>>,
-    /// All access reviews that were sent so far. They are sent again after later changes, because replacing a Role may
-    /// take rights away.
+    /// All access reviews that were sent so far, each with its user. They are sent again after later changes, because
+    /// replacing a Role may take rights away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The longest wait until the server's caches contain new rules. The server decides by its caches, which
-/// follow within moments.
+/// The longest wait until the server's caches contain new rules. The server decides by its caches, which usually
+/// contain new rules within moments.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
@@ -62,7 +62,7 @@ impl Roles {
             "" => ("Cluster", format!("/apis/{GROUP}/v1")),
             namespace => ("", format!("/apis/{GROUP}/v1/namespaces/{namespace}")),
         };
-        // The name must be one path segment, and must not be part of the names that lose the prefix on the way back.
+        // The name must be one segment of a path.
         let name = names.inside(&user.replace([':', '/'], "-"));
         let role = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": format!("{prefix}Role"),
@@ -142,7 +142,7 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a rule as a Role contains it, with the names that the corner's objects have on the real server.
+/// Returns a rule as a Role contains it. The names of objects in the rule get the prefix.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),

@@ -11,11 +11,11 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A server, and its owner's credentials.
+/// A real API server, and the credentials of its owner, who is the user of the kubeconfig.
 pub struct Server {
     base: String,
     token: Option<String>,
-    /// The client with the owner's certificate. `None` when the owner authenticates in another way.
+    /// The HTTP client that shows the owner's certificate, if the owner has one.
     owner: ureq::Agent,
     stranger: ureq::Agent,
 }
@@ -120,7 +120,8 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Sends a request of the owner. The path contains the query. The returned status is 0 when there is no answer.
+    /// Sends a request with the owner's credentials. The path may contain one query parameter. The returned status is 0
+    /// when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();

@@ -10,7 +10,7 @@ const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
 
-/// Returns the errors of the metadata that the validation of each kind finds in a new object.
+/// Returns the errors in the metadata of a new object that the validation of every kind reports.
 pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let name = text(&metadata["name"]);
@@ -29,7 +29,7 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     errors
 }
 
-/// Returns the errors of the metadata that the validation of each kind finds in an update.
+/// Returns the errors in the metadata of an update that the validation of every kind reports.
 pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors of the metadata that the server itself finds in every update. The validation of the kind finds
-/// the same errors again, so that causes are reported twice.
+/// Returns the errors in the metadata of an update that the server reports for every kind. The validation of the kind
+/// reports the same errors again, so that an answer contains them twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));

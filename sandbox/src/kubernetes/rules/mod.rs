@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! `write` decides the order of the calls. The order is that of the real server, so that the same error wins when there
-//! are several errors.
+//! `write` decides the order of the calls. The order is that of the real server, so that the same error is answered
+//! when there are several errors.
 
 mod event;
 mod lease;
@@ -76,7 +76,7 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mutable items of a list. An absent field stays absent, which would not be so with `object[field]`.
+/// Returns the mutable items of a list. An absent field stays absent, while `object[field]` would insert null.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

@@ -96,7 +96,7 @@ impl Rules for Service {
     }
 }
 
-/// Whether the Service has node ports.
+/// Whether the type of the Service allows node ports.
 pub fn is_external(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" || spec["type"] == "NodePort"
 }

@@ -1,7 +1,7 @@
 //! The allocation of cluster IPs and node ports, which are unique for each Service.
 //!
-//! The cluster has one address family, IPv4, like the recorded cluster. The Services themselves say what is in use, so
-//! that nothing can leak.
+//! The cluster has one address family, IPv4, like the real cluster whose recorded answers the tests replay. What is in
+//! use is read from the Services themselves, so that nothing stays allocated without a Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,7 +14,8 @@ use crate::kubernetes::resource;
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
-/// 10.96.0.0/16 without its ends: kubeadm's default range. `.0.1` is the API server's address.
+/// The first and the last usable address of 10.96.0.0/16, which is the default range of kind. The Service of the API
+/// server has the first one.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";
@@ -166,7 +167,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the address is an IPv4 address outside of the range. Text that is not an IPv4 address is left to validation.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Text that is not an IPv4 address is
+/// left to validation.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
@@ -219,8 +221,8 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     errors
 }
 
-/// Allocates the health check's port. The real server refuses a port that is not available with 500 and these words.
-/// Here the answer is 422, as for node ports.
+/// Allocates the health check's port. The real server refuses a port that is not available with a 500 and the same
+/// message. Here the answer is 422, as for node ports.
 fn health_check_port(
     spec: &mut Value,
     old: Option<&Value>,

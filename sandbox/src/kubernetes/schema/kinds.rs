@@ -1,5 +1,5 @@
-//! The small kinds `Event`, `Lease`, `Namespace` and `SelfSubjectAccessReview`, and workloads, whose
-//! contents nobody reads.
+//! The small kinds `Event`, `Lease`, `Namespace`, `Secret` and `SelfSubjectAccessReview`, and workloads, whose contents
+//! are not checked.
 
 use super::meta::{OBJECT_META, REQUIREMENTS};
 use super::{Field, Merge, Object, STRINGS_LIST, Type, always, optional, pointer};

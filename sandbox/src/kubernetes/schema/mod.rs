@@ -1,7 +1,7 @@
 //! The types of the kinds that are served: fields, their types, and how patches merge them.
 //!
-//! Each type has one table, which four things use: reading (unknown fields, wrong types, empty fields as Go shows
-//! them), strategic merge patches, and the OpenAPI documents.
+//! Each type has one table, which is used for three things: reading (unknown fields, wrong types, empty fields as Go
+//! shows them), strategic merge patches, and the OpenAPI documents.
 
 mod decode;
 mod kinds;
