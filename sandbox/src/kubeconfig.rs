@@ -28,7 +28,7 @@ pub struct Context {
 #[derive(Clone, Debug)]
 pub enum Login {
     Token(String),
-    /// Path of a file.
+    /// The path of a file that contains the token.
     TokenFile(String),
     Certificate {
         certificate: Material,

@@ -66,8 +66,8 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // The first number is mixed well enough even for neighbouring states. Skipping this number all the
-        // same costs nothing.
+        // Even neighbouring seeds have very different first numbers. The first number is skipped all the same, because
+        // this costs nothing.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }

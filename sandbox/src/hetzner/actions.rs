@@ -1,6 +1,7 @@
 //! Actions: work that takes time, locks its resources and then takes effect. This module also answers `/actions`.
 //!
-//! Nothing runs in the background: [`super::world::World::advance`] runs the work that is due when somebody looks.
+//! No thread works in the background. Every access to the simulated cloud first calls
+//! [`World::advance`](super::world::World::advance), which does the work that is due.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -47,8 +48,8 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which the action begins, which is the end of its predecessor if it has one, and
-    /// the action's duration.
+    /// The time at which the action begins, which is the end of its predecessor if it has one. The action
+    /// ends `duration` later.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
@@ -215,7 +216,7 @@ impl Actions {
         }
     }
 
-    /// Returns the code and message of the newest action of a resource, if the action failed.
+    /// Returns the error of the newest action of a resource, as code and message, if this action failed.
     pub fn last_error(&self, resource: Resource) -> Option<&(String, String)> {
         let mut newest_first = self.all.values().rev();
         let newest = newest_first.find(|action| action.resources.contains(&resource))?;

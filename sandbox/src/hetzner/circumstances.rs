@@ -12,7 +12,7 @@ use crate::robot::Robot;
 pub struct Circumstances {
     /// The public addresses of dedicated servers, each with the project of the server's owner.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The simulated Robot, and the project whose owner has the dedicated servers in it.
+    /// The simulated Robot, and the ID of the project whose owner has its dedicated servers.
     pub robot: Option<(u64, Arc<Robot>)>,
     /// Whether Robot does not answer the Cloud.
     pub robot_unavailable: bool,
@@ -41,7 +41,7 @@ impl Circumstances {
     }
 
     /// Returns the time since which the dedicated server with this address has been running. This is `always` for a
-    /// server that is not in a Robot.
+    /// server that is not in the simulated Robot, because such a server counts as running.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

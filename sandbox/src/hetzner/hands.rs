@@ -16,7 +16,7 @@ use super::{Cloud, certificates, primary_ips};
 use crate::robot::Robot;
 
 impl Cloud {
-    /// Returns the routes of a network, each as destination and gateway, by destination.
+    /// Returns the routes of a network, each as destination and gateway, sorted by destination.
     pub fn routes(&self, network: u64) -> Vec<(String, String)> {
         let world = self.lock();
         let routes = world.networks.get(&network).map(|one| one.routes.as_slice());
@@ -54,7 +54,7 @@ impl Cloud {
         made(&body, load_balancers::place(&mut self.lock(), project, &body))
     }
 
-    /// Returns the load balancers of a project as the API shows them, by ID.
+    /// Returns the load balancers of a project as the API shows them, sorted by ID.
     pub fn load_balancers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.load_balancers_of(project);
@@ -123,7 +123,7 @@ impl Cloud {
         made(&body, certificates::place(&mut self.lock(), project, &body))
     }
 
-    /// Returns the certificates of a project as the API shows them, by ID.
+    /// Returns the certificates of a project as the API shows them, sorted by ID.
     pub fn certificates(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.certificates_of(project);
@@ -140,7 +140,7 @@ impl Cloud {
         made(&body, primary_ips::place(&mut self.lock(), project, &body))
     }
 
-    /// Returns the Primary IPs of a project as the API shows them, by ID.
+    /// Returns the Primary IPs of a project as the API shows them, sorted by ID.
     pub fn primary_ips(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.primary_ips_of(project);

@@ -9,7 +9,7 @@
 //! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | further functions for tests: load balancers and their circumstances |
-//! | `put` | filling a project with resources from the JSON of an API |
+//! | `put` | filling a project with resources from JSON that an API has returned |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
 //!
@@ -219,7 +219,7 @@ impl Cloud {
         })
     }
 
-    /// Returns the servers of a project as the API shows them, by ID.
+    /// Returns the servers of a project as the API shows them, sorted by ID.
     pub fn servers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         world
@@ -277,7 +277,7 @@ impl Cloud {
         running.map(|server| server.id).collect()
     }
 
-    /// Returns the networks of a project as the API shows them, by ID.
+    /// Returns the networks of a project as the API shows them, sorted by ID.
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock().networks_of(project).map(|network| network.json().value()).collect()
     }

@@ -1,4 +1,4 @@
-//! Fills a project with resources from the JSON of an API, which keep their IDs, and returns the JSON of
+//! Fills a project with resources from JSON that an API has returned, which keep their IDs, and returns the JSON of
 //! a project's resources.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The request budget of a project: a bucket that refills evenly over an hour.
+//! The request budget of a project, which refills evenly over an hour.
 
 use std::time::{Duration, Instant};
 

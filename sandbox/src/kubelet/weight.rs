@@ -76,8 +76,8 @@ fn managed_fields(node: &Value) -> Value {
     ])
 }
 
-/// Returns the names of the fields of `value`, and of the fields of these fields, in the form of `managedFields`: the
-/// field `name` becomes `"f:name": {}`.
+/// Returns the names of the fields on the first two levels of `value` in the form of `managedFields`, where the field
+/// `name` becomes `"f:name": {}`.
 fn fields_of(value: &Value) -> Value {
     let inner = |value: &Value| match value {
         Value::Object(map) => map.keys().map(|key| (format!("f:{key}"), json!({}))).collect(),

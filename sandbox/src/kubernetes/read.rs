@@ -15,7 +15,7 @@ use super::view::{ListMeta, View};
 use super::{Cluster, State};
 use crate::exchange::{Request, Response};
 
-/// Snapshots of the lists of which only some pages were answered, so that the later pages show the same state.
+/// Snapshots of the lists of which only some pages were returned, so that the later pages show the same state.
 #[derive(Default)]
 pub struct Pages {
     snapshots: VecDeque<Snapshot>,
@@ -201,7 +201,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Decodes a token. The error is the last part of the server's sentence about the token.
+    /// Decodes a token. The error is the last part of the server's error message.
     fn decode(text: &str) -> Result<Token, String> {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))

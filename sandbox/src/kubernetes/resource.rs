@@ -61,7 +61,7 @@ const DEFAULT: Resource = Resource {
     selectable_fields: &[],
 };
 
-/// The resources in the order of discovery: core first, then by name.
+/// The resources in the order of discovery. The core group comes first, and the other groups follow by name.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         plural: "events",

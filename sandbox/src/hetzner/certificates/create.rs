@@ -1,4 +1,5 @@
-//! New certificates. Uploaded certificates exist at once; managed certificates are issued.
+//! The creation of certificates. An uploaded certificate exists at once, while a managed certificate must
+//! first be issued.
 
 use serde_json::Value;
 
@@ -42,8 +43,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Adds a certificate to the simulated cloud from the JSON of an API. Load balancers can use the certificate when it
-/// was uploaded or issued. Missing parts of its content are empty.
+/// Adds a certificate to the simulated cloud from JSON that an API has returned. Load balancers can use the certificate
+/// when it was uploaded or issued. Missing parts of its content are empty.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);

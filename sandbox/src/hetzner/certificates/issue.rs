@@ -36,7 +36,7 @@ enum Issuance {
 }
 
 impl Managed {
-    /// Reads the `status` of a certificate in the JSON of an API. Returns `None` for an uploaded certificate.
+    /// Reads the field `status` of a certificate's JSON. Returns `None` for an uploaded certificate.
     pub fn shown(status: &Value) -> Option<Managed> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let issuance = match status["issuance"].as_str()? {

@@ -33,7 +33,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the simulated cloud from the JSON of an API.
+/// Adds a load balancer to the simulated cloud from JSON that an API has returned.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();

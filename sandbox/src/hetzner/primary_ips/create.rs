@@ -1,4 +1,4 @@
-//! New Primary IPs, which are requested or allocated for a resource that needs an address.
+//! The creation of Primary IPs, by a request or for a new resource that needs an address.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Adds a Primary IP to the simulated cloud from the JSON of an API.
+/// Adds a Primary IP to the simulated cloud from JSON that an API has returned.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let text = fields.string("ip")?.unwrap_or_default();

@@ -260,7 +260,7 @@ fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiEr
     begin(call, server)
 }
 
-/// Gives a server that is off a Primary IP. Nothing happens when the server is gone.
+/// Gives the address of a Primary IP to a server that is off. Nothing happens when the server is gone.
 pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
     if let Some(server) = world.servers.get_mut(&server) {
         match address {

@@ -144,7 +144,7 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // The content type and the encoding are empty in such bodies.
+            // The other fields are the content type and the encoding, which kubectl leaves empty.
             _ => {}
         }
     }

@@ -24,7 +24,7 @@ pub struct Server {
 pub(super) enum Caller {
     /// The user of the kubeconfig.
     Owner,
-    /// Somebody whom the owner impersonates.
+    /// The user of this name, whom the owner impersonates.
     User(String),
     /// Anybody else, with this `Authorization` header or without one.
     Header(Option<String>),

@@ -1,4 +1,4 @@
-//! `Event` (core/v1): almost everything is accepted.
+//! The rules of `Event` (core/v1), which accept almost everything.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `Lease`.
+//! The rules of `Lease`.
 
 use serde_json::Value;
 

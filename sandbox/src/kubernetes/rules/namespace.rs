@@ -1,4 +1,4 @@
-//! `Namespace`.
+//! The rules of `Namespace`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `Node`.
+//! The rules of `Node`.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 
 impl Rules for Node {
     fn defaults(&self, object: &mut Value) {
-        // `podCIDR` is the old name of the first of `podCIDRs`. The two fields are kept equal.
+        // `podCIDR` is the old field for the first of `podCIDRs`. When only one of the two fields is set, the other
+        // one is added.
         let spec = &mut object["spec"];
         let first = spec["podCIDRs"].get(0).cloned();
         match (text(&spec["podCIDR"]).is_empty(), first) {

@@ -1,4 +1,4 @@
-//! `Service`: defaults, values that depend on its type, and validation.
+//! The rules of `Service`: defaults, values that depend on its type, and validation.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `Node`.
+//! The fields of `Node`.
 
 use super::meta::OBJECT_META;
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};

@@ -1,4 +1,4 @@
-//! `Service`.
+//! The fields of `Service`.
 
 use super::meta::{CONDITION, OBJECT_META};
 use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
