@@ -4,19 +4,22 @@
 //! | module | job | knows |
 //! |---|---|---|
 //! | `exchange` | a request and an answer as plain data | nothing |
-//! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange`; `hetzner` also `robot` |
+//! | `hetzner` | the Hetzner Cloud API: state, rules, answers | `exchange`, `robot`, `credentials` |
+//! | `kubernetes` | the Kubernetes API: state, rules, answers | `exchange` |
 //! | `robot` | dedicated servers: their web service | `exchange` |
 //! | `server` | bytes on sockets or in memory, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
 //! | `time` | the time of the APIs: real, or simulated | nothing |
 //! | `calls` | all requests and answers, in order | `exchange` |
-//! | `faults` | the calls that fail, in which way, by which seed | `exchange` |
+//! | `faults` | the calls that fail, and how they fail | `exchange`, `calls` |
 //! | `credentials`, `kubeconfig` | certificates; the text with the credentials of users | nothing |
-//! | `kubelet` | machines that join, report and fall silent | all APIs |
-//! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
-//! | `scenario` | a world described in a file | `world` |
+//! | `kubelet` | simulated kubelets, which register and report Nodes | all APIs |
+//! | `world` | the whole sandbox: [`Sandbox`] and its [`Builder`] | everything above |
+//! | `scenario` | a sandbox described in a file | `world`, `faults` |
+//! | `openapi` | checks of requests and answers against an OpenAPI document | nothing |
+//! | `skipped` | reports of skipped tests | nothing |
 //!
-//! All modules may use `time`. The halves know nothing of sockets, and the server knows nothing of the APIs, so that a
-//! test can call a half directly.
+//! All modules may use `time` and the random numbers of [`faults::SplitMix64`]. The APIs know nothing of sockets, and
+//! the server knows nothing of the APIs, so that a test can call an API directly.
 
 pub mod calls;
 pub mod credentials;
@@ -38,7 +41,8 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// The APIs: the two halves of the world, and the Robot web service beside them.
+/// One of the three simulated APIs. The Hetzner Cloud API and the Kubernetes API are the two halves of a sandbox, and
+/// the Robot web service is an extra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

@@ -58,13 +58,13 @@ impl Effect {
         Effect::Changed(Arc::new(change))
     }
 
-    /// An error of the Hetzner half, e.g. with `(503, "maintenance", "…")`.
+    /// An error of the Hetzner Cloud API, e.g. with `(503, "maintenance", "…")`.
     pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
         Effect::Instead(hetzner_error(status, code, message))
     }
 
-    /// The answer of the Hetzner half when the project has used up its rate limit. `RateLimit-Reset` is the time at
-    /// which no request counts any more.
+    /// The answer of the Hetzner Cloud API when the project has used up its rate limit. `RateLimit-Reset` is the time
+    /// at which no request counts any more.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;
@@ -103,7 +103,7 @@ impl Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
 
-    /// An error of the Kubernetes half, which is a `Status` object, e.g. with `(500, "InternalError", "…")`.
+    /// An error of the Kubernetes API, which is a `Status` object, e.g. with `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))
     }

@@ -76,7 +76,7 @@ impl Faults {
 
     /// Makes a share of all calls fail in some way. The share is `rate` (0 to 1), and `seed` chooses the calls.
     ///
-    /// The effect on a call depends on the seed, on the call's half, method and path, and on how often such a call was
+    /// The effect on a call depends on the seed, on the call's API, method and path, and on how often such a call was
     /// made before. The effect does not depend on the order of different calls. The same seed causes the same faults
     /// for the same work.
     pub fn random(&self, seed: u64, rate: f64) {

@@ -48,7 +48,7 @@ impl SplitMix64 {
 pub(super) struct Random {
     seed: u64,
     rate: f64,
-    /// The number of times that each call was made. The key is a hash of the half, method and path.
+    /// The number of times that each call was made. The key is a hash of the API, method and path.
     seen: HashMap<u64, u64>,
 }
 

@@ -40,7 +40,7 @@ enum Choice {
 }
 
 impl Rule {
-    /// Creates a rule that matches every call of all halves.
+    /// Creates a rule that matches every call of every API.
     pub fn new(effect: Effect) -> Rule {
         Rule {
             effect,

@@ -14,7 +14,7 @@
 //! | `metadata` | the service that tells a server about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. The modules here
-//! know nothing of the Kubernetes half and of sockets.
+//! know nothing of the Kubernetes API and of sockets.
 
 mod actions;
 mod addresses;

@@ -1,6 +1,6 @@
 //! The Robot web service in memory: dedicated servers, the logins that can see the servers, and the service's limits.
 //!
-//! The rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
+//! The rules and the JSON are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
 //! nothing, a comment says what the simulation does. This module knows nothing of the simulated Cloud, which asks this
 //! module whether an address belongs to a dedicated server.
 
@@ -30,7 +30,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
-/// The web service of all accounts. The other methods do what an operator does in Robot's administration, or a
+/// The web service of all accounts. The methods for tests do what an operator does in Robot's administration, or a
 /// technician in the data centre. They take effect at once, need no login, and do not count against a rate limit.
 pub struct Robot {
     scale: f64,
@@ -91,7 +91,7 @@ pub enum Limit {
     Reset,
 }
 
-/// The number of requests for each result of their authentication.
+/// The numbers of requests by the result of their authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,

@@ -12,7 +12,7 @@ use crate::faults::{Effect, Rule};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultEntry {
-    /// The name of the half: `hetzner`, `kubernetes` or `robot`.
+    /// The name of the API: `hetzner`, `kubernetes` or `robot`.
     pub half: Option<String>,
     pub methods: Vec<String>,
     pub writes: bool,

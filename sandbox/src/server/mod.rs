@@ -1,7 +1,7 @@
 //! A small blocking HTTP/1.1 server: one thread for each connection, TLS when configured, faults on demand, every call
 //! logged. [`exchange`] does the same with one request in memory.
 //!
-//! The server knows sockets and bytes, and nothing of either API. The [`Handler`] decides what a request means.
+//! The server knows sockets and bytes, and nothing of the APIs. The [`Handler`] decides what a request means.
 //!
 //! | file | job |
 //! |---|---|
@@ -35,7 +35,7 @@ use crate::faults::Faults;
 
 /// The settings of a server: the handler, the address, and the limits.
 pub struct Config {
-    /// The half that the server serves. Entries of the call log and fault rules refer to it.
+    /// The API that the server serves. Entries of the call log and fault rules refer to it.
     pub half: Half,
     pub address: IpAddr,
     /// The port on which the server listens. 0 means any free port.

@@ -1,4 +1,4 @@
-//! The users of the Kubernetes half, and the files with their credentials: accounts, tokens, kubeconfigs.
+//! The users of the Kubernetes API, and the files with their credentials: accounts, tokens, kubeconfigs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the Kubernetes half with all its credentials. When the sandbox is in memory, there is no certificate and
+/// A user of the Kubernetes API with all its credentials. When the sandbox is in memory, there is no certificate and
 /// `identity` is empty.
 #[derive(Clone)]
 pub struct Account {

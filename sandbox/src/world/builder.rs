@@ -16,8 +16,8 @@ use crate::kubelet::Kubelets;
 use crate::kubernetes::Cluster;
 use crate::robot::{OWN_ACCOUNT, Robot, Sees};
 
-/// The configuration of a sandbox. The default is one node, no Service, no Network, no Robot, real time, and both
-/// halves on free ports of 127.0.0.1.
+/// The configuration of a sandbox. The default is one node, no Service, no Network, no Robot, real time, and all APIs
+/// on free ports of 127.0.0.1.
 #[derive(Clone, Debug)]
 pub struct Builder {
     nodes: usize,
@@ -98,14 +98,15 @@ impl Builder {
         self
     }
 
-    /// Creates a Network `sandbox` with this range. The first 100 nodes' servers are attached, because a Network can
-    /// have no more.
+    /// Sets the range of a Network `sandbox` that exists at the start. The servers of the first 100 nodes are attached
+    /// to the Network, which cannot have more.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());
         self
     }
 
-    /// Serves only this half. Robot is served together with the Hetzner half when there are dedicated servers.
+    /// Serves only this API. The Robot web service is served together with the Hetzner Cloud API, when there
+    /// are dedicated servers.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
@@ -133,25 +134,26 @@ impl Builder {
         self
     }
 
-    /// Uses a part of the real cluster that this kubeconfig belongs to as the Kubernetes half, see [`Cluster::real`].
+    /// Uses a part of the real cluster to which this kubeconfig belongs instead of a simulated
+    /// one, see [`Cluster::real`].
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self
     }
 
-    /// Sets the address on which both halves listen, e.g. `::1`. It must be an address of the loopback interface.
+    /// Sets the address on which all APIs listen, e.g. `::1`. It must be an address of the loopback interface.
     pub fn address(mut self, address: IpAddr) -> Builder {
         self.ports.address = address;
         self
     }
 
-    /// Sets the port of the Hetzner half. 0 means any free port.
+    /// Sets the port of the Hetzner Cloud API. 0 means any free port.
     pub fn port_hetzner(mut self, port: u16) -> Builder {
         self.ports.hetzner = port;
         self
     }
 
-    /// Sets the port of the Kubernetes half. 0 means any free port.
+    /// Sets the port of the Kubernetes API. 0 means any free port.
     pub fn port_kubernetes(mut self, port: u16) -> Builder {
         self.ports.kubernetes = port;
         self

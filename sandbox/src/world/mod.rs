@@ -40,10 +40,10 @@ pub struct Sandbox {
     // This field is the first, so that it is dropped first. Kubelets write to the cluster, and must end
     // before the cluster.
     kubelets: Kubelets,
-    /// The halves that answer requests, each with its HTTP server. In memory, there is no HTTP server.
+    /// The APIs that answer requests, each with its HTTP server. A sandbox in memory has no HTTP servers.
     served: Mutex<HashMap<Half, Option<Server>>>,
-    /// The addresses on which the halves listen. The real port is stored when a half is first served, so that a half
-    /// that was stopped is served at the same address again.
+    /// The addresses on which the APIs listen. The real port is stored when an API is first served, so that an API that
+    /// was stopped is served at the same address again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -65,7 +65,7 @@ pub struct Sandbox {
     folder: OnceLock<Folder>,
 }
 
-/// TLS of the Kubernetes half.
+/// TLS of the Kubernetes API.
 struct Tls {
     authority: Authority,
     server: ServerTls,
@@ -151,19 +151,17 @@ impl Sandbox {
         self.network
     }
 
-    /// Returns the CA of the Kubernetes half.
+    /// Returns the CA of the Kubernetes API.
     ///
-    /// # Panics
-    /// Panics in memory, because there is no CA.
+    /// # Panics Panics when the sandbox is in memory, because it then has no CA.
     pub fn authority(&self) -> &Authority {
         &self.material().authority
     }
 
-    /// Returns the certificate of the Kubernetes half and its authority for client certificates. A test
+    /// Returns the certificate of the Kubernetes API and its authority for client certificates. A test
     /// may replace both.
     ///
-    /// # Panics
-    /// Panics in memory, because there is no certificate.
+    /// # Panics Panics when the sandbox is in memory, because it then has no certificate.
     pub fn tls(&self) -> &ServerTls {
         &self.material().server
     }
@@ -190,7 +188,7 @@ impl Sandbox {
         format!("http://{}/v1", self.address(Half::Hetzner))
     }
 
-    /// Returns the base URL of the metadata service, which only a cloud server can reach in the real world.
+    /// Returns the base URL of the metadata service, which only a cloud server could reach in the real Hetzner Cloud.
     pub fn metadata_url(&self) -> String {
         format!("http://{}/hetzner/v1/metadata", self.address(Half::Hetzner))
     }
@@ -205,7 +203,7 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the half is served from the start. Its address is then among the variables of [`env`](Sandbox::env).
+    /// Whether the API is served from the start. Its address is then among the variables of [`env`](Sandbox::env).
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -218,20 +216,20 @@ impl Sandbox {
         self.tls.is_none()
     }
 
-    /// Returns the address of a half that is served or was served before it was stopped. The port is 0 when the half
+    /// Returns the address of an API that is served, or was served before it was stopped. The port is 0 when the API
     /// was never served.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();
         SocketAddr::new(ports.address, ports.of(half))
     }
 
-    /// Stops a half. Connections to its address are refused from now on.
+    /// Stops an API. Connections to its address are refused from now on.
     pub fn stop(&self, half: Half) {
         let server = self.served().remove(&half);
         drop(server);
     }
 
-    /// Serves a half. A half that was stopped gets its previous address again. Nothing happens when the half
+    /// Serves an API. An API that was stopped gets its previous address again. Nothing happens when the API
     /// is served already.
     ///
     /// # Errors
@@ -256,13 +254,13 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether the half answers requests now.
+    /// Whether the API answers requests now.
     pub fn is_served(&self, half: Half) -> bool {
         self.served().contains_key(&half)
     }
 
     /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. The connection ends with a reset
-    /// when the half was stopped.
+    /// when the API was stopped.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -271,7 +269,7 @@ impl Sandbox {
         server::exchange(&self.config(half), request, pause)
     }
 
-    /// Returns the configuration of this half's server. The port is any free port.
+    /// Returns the configuration of this API's HTTP server. The port is any free port.
     fn config(&self, half: Half) -> Config {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
@@ -363,7 +361,7 @@ impl Sandbox {
         self.kubelets.register(spec);
     }
 
-    /// Adds a user of the Kubernetes half with these rules, a token and a client certificate. A user of the same
+    /// Adds a user of the Kubernetes API with these rules, a token and a client certificate. A user of the same
     /// name is replaced.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! The Kubernetes half on a real cluster. Requests pass the same HTTP server, users, call log and faults as in the
-//! simulation, but a real API server answers them.
+//! The Kubernetes API of a sandbox that uses a real cluster. Requests pass the same HTTP server, users, call log and
+//! faults as in the simulation, but a real API server answers them.
 //!
 //! Tests share that server with each other and with everything else that runs there, and ccm reads all nodes that it
 //! sees. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the prefix in requests and lose it in
