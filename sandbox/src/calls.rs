@@ -27,7 +27,7 @@ pub struct Call {
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
     pub status: Option<u16>,
-    /// The length of the answer's body, before a fault cut the body or changed its delivery.
+    /// The length of the answer's body, even when a fault delivers only a part of it.
     pub answer_bytes: usize,
     /// The names of the faults that hit this call.
     pub fault: Option<String>,

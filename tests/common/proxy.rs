@@ -72,7 +72,6 @@ impl Proxy {
         proxy
     }
 
-    /// Returns the address as `host:port`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -64,7 +64,7 @@ impl Effect {
     }
 
     /// The answer of the Hetzner Cloud API when the project has used up its rate limit. `RateLimit-Reset` is the time
-    /// at which no request counts any more.
+    /// at which the whole limit is available again.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
         let full_again = time::timestamp().as_second() + LIMIT;

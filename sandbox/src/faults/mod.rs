@@ -22,7 +22,7 @@ use random::Random;
 /// How an answer is delivered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delivery {
-    /// The whole answer with `Content-Length`, in one write.
+    /// The whole answer with `Content-Length`.
     Whole,
     /// The whole answer with `Transfer-Encoding: chunked`.
     Chunked,

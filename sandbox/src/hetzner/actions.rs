@@ -137,7 +137,7 @@ impl World {
         id
     }
 
-    /// Runs `effect` later. No action shows this work.
+    /// Runs `effect` after this time at scale 1. No action shows this work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });

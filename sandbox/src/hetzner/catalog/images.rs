@@ -21,7 +21,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Finds an image by its ID, or by its name and the architecture of the server type.
+    /// Finds the image with this ID or name for this architecture.
     pub fn find_for(text: &str, architecture: &str) -> Option<&'static Image> {
         let number = text.parse::<u64>().ok();
         let matches = |image: &&Image| Some(image.id) == number || image.name == text;

@@ -152,7 +152,7 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
     Ok(Value::Object(object))
 }
 
-/// Decodes a message. Empty fields are left out, because protobuf does not distinguish empty fields from fields that
+/// Decodes a message. Empty texts and zeros are left out, because protobuf does not distinguish them from fields that
 /// were not set.
 fn decode(message: Message, bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let mut object = Map::new();
