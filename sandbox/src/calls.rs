@@ -21,8 +21,8 @@ pub struct Call {
     pub query: Vec<(String, String)>,
     /// Headers with names in lower case. `authorization` is left out, because logs are printed.
     pub headers: Vec<(String, String)>,
-    /// Who called: the name given with [`CallLog::name_caller`], or else the kind of credential: `bearer`, `basic`,
-    /// `certificate`, `other`, or `none`.
+    /// The caller's name, which [`CallLog::name_caller`] has set, or else the kind of the caller's credential:
+    /// `bearer`, `basic`, `certificate`, `other`, or `none`.
     pub caller: String,
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the call is being worked on, and also afterwards when no answer was sent.
@@ -137,7 +137,8 @@ impl CallLog {
         state.body_bytes = 0;
     }
 
-    /// Logs calls with this bearer token, or with the certificate of this DER, under `name`.
+    /// Makes the log show `name` as the caller of calls with this bearer token, or with the certificate that
+    /// has this DER.
     pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
         self.state().callers.insert(credential.into(), name.to_owned());
     }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 /// A cluster, its users, and a context for each user.
 #[derive(Clone, Debug)]
 pub struct Kubeconfig {
-    /// Name of the cluster.
+    /// The name of the cluster.
     pub cluster: String,
     /// The URL of the API server, e.g. `https://127.0.0.1:6443`.
     pub server: String,
     pub authority: Material,
     pub contexts: Vec<Context>,
-    /// Name of the current context.
+    /// The name of the current context.
     pub current: String,
 }
 

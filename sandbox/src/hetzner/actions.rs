@@ -76,7 +76,7 @@ pub struct Actions {
     /// The durations of actions at scale 1, by command. A command without an entry takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions do not end at the moment.
+    /// The resources whose actions do not end, until they are released.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
@@ -163,7 +163,8 @@ impl World {
 }
 
 impl Actions {
-    /// Returns the next work that is due at `now`. Returns `None` when no work is due, or while actions are held.
+    /// Returns the next work that is due at `now`. Returns `None` when no work is due, or while all actions are
+    /// held, see [`hold`](Actions::hold).
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

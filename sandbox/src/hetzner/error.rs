@@ -29,7 +29,7 @@ impl ApiError {
         ApiError::new(405, "method_not_allowed", format!("method {method} is not allowed here"))
     }
 
-    /// Returns the error for a server, network, … that does not exist in this project.
+    /// Returns the error for a resource that does not exist in this project.
     pub fn not_found(kind: &str, id: impl std::fmt::Display) -> ApiError {
         ApiError::new(404, "not_found", format!("{kind} with ID '{id}' not found"))
     }

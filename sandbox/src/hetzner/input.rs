@@ -148,13 +148,13 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// Reads a nested object. Errors about its fields call them `name.field`.
+    /// Reads a nested object. Errors name its fields as `name.field`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
-    /// Reads a list of nested objects. Errors about their fields call them `name.0.field`.
+    /// Reads a list of nested objects. Errors name their fields as `name.0.field`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {

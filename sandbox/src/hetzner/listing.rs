@@ -8,7 +8,7 @@ use super::input::Query;
 use super::text::{Part, Text, text};
 
 const DEFAULT_PER_PAGE: u64 = 25;
-/// The largest page by the API's documentation. The default is 25.
+/// The largest number of entries on a page, according to the API's documentation. The default is 25.
 const MAX_PER_PAGE: u64 = 50;
 
 /// The page of a list that a request asks for.

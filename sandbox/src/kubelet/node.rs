@@ -10,7 +10,8 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// ID of the machine's cloud server. A machine without a cloud server and without a dedicated server always runs.
+    /// The ID of the machine's cloud server. A machine without a cloud server and without a dedicated
+    /// server always runs.
     pub server: Option<u64>,
     /// The machine number of the dedicated server, see
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).

@@ -8,7 +8,7 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read from a body. It has its defaults, and no `kind` and `apiVersion`.
+/// An object that was read from a body. Its default values are set, and `kind` and `apiVersion` are removed.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,

@@ -14,7 +14,8 @@ pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
     pub name: &'a str,
-    /// The preconditions of the deletion. A value that differs from the object's is a conflict.
+    /// The UID and the `resourceVersion` that the object must have, if the client requires them. Other values
+    /// are a conflict.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,

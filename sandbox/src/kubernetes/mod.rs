@@ -221,9 +221,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no
-    /// such object. A real server does check the object, and `edit` is called again when somebody else changed
-    /// the object meanwhile.
+    /// Changes an object without any check and raises its `resourceVersion`. Returns false when there is no such
+    /// object. A real server does check the object, and `edit` is called again when another client changed the
+    /// object in between.
     pub fn edit(
         &self,
         resource: &str,

@@ -182,7 +182,7 @@ fn text_response(text: String) -> Response {
     Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
-/// Writes a list as text, item after item, so that no tree of thousands of objects is built.
+/// Writes a list as text, item after item, so that no JSON tree of thousands of objects is built in memory.
 fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
     let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,

@@ -87,7 +87,7 @@ impl<'d> Schemas<'d> {
         Vec::new()
     }
 
-    /// Reports missing and unknown fields.
+    /// Reports the missing and the unknown fields of an object.
     fn check_fields(
         &self,
         schema: &'d Value,

@@ -23,7 +23,7 @@ pub(super) trait Bytes {
 
 /// One request that is completely in memory from the beginning, and its answer.
 pub(super) struct Memory<'a> {
-    /// The bytes that are not used yet.
+    /// The bytes of the request that are not used yet.
     request: &'a [u8],
     pub answer: Vec<u8>,
 }

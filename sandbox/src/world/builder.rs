@@ -126,8 +126,8 @@ impl Builder {
     }
 
     /// Makes the sandbox listen on no port. [`Sandbox::exchange`] answers requests in the caller's thread. There are no
-    /// threads, no TLS, no client certificates, and no files unless somebody asks for files. Kubelets do their due work
-    /// when a request comes. Tokens, UIDs and names depend only on the calls and the last byte of the
+    /// threads, no TLS, no client certificates, and no files unless the caller asks for files. Kubelets do their due
+    /// work when a request comes. Tokens, UIDs and names depend only on the calls and the last byte of the
     /// [`address`](Builder::address), so that with simulated time the same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;

@@ -93,8 +93,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A connection that does not end keeps a reference to the cluster until the process ends, and then no
-        // destructor runs. The cluster is therefore cleared here.
+        // A connection may keep a reference to the cluster until the process ends, and then no destructor runs. The
+        // cluster is therefore cleared here.
         self.cluster.clear();
     }
 }
@@ -133,7 +133,7 @@ impl Sandbox {
         &self.projects
     }
 
-    /// Creates another token of the project with the servers, as people do before they delete the old token.
+    /// Creates another token of the project with the servers, as an operator does before the old token is deleted.
     pub fn add_token(&self) -> String {
         let token = self.tokens.next();
         self.cloud.add_token(self.projects.own, &token, false);
@@ -232,8 +232,7 @@ impl Sandbox {
     /// Serves an API. An API that was stopped gets its previous address again. Nothing happens when the API
     /// is served already.
     ///
-    /// # Errors
-    /// An error means that somebody else took the port meanwhile.
+    /// # Errors An error means that another process has taken the port.
     pub fn resume(&self, half: Half) -> io::Result<()> {
         let mut served = self.served();
         if served.contains_key(&half) {

@@ -50,7 +50,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         .expect("the catalog is a part of the program")
 });
 
-/// One kind of entry in the catalog, such as a location.
+/// A kind of entry in the catalog, such as a location.
 pub trait Entry: Sized + 'static {
     /// The name of the kind in errors and answers. The name of the list, and its path, have an `s` at the end.
     const KIND: &'static str;

@@ -141,7 +141,8 @@ pub fn assign(world: &mut World, id: u64, holder: Resource) {
     }
 }
 
-/// Releases the Primary IPs of a holder that is gone. Those with `auto_delete` are deleted, and the others become free.
+/// Releases the Primary IPs of a holder that is gone. Primary IPs with `auto_delete` are deleted, and the
+/// others become free.
 pub fn release(world: &mut World, holder: Resource) {
     world.primary_ips.retain(|_, primary| primary.assignee != Some(holder) || !primary.auto_delete);
     for primary in world.primary_ips.values_mut() {

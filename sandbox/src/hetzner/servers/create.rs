@@ -29,7 +29,7 @@ const MAX_USER_DATA: usize = 32 * 1024;
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
-    /// Any known type, even a type that is no longer sold.
+    /// The name of any known type, even of a type that is no longer sold.
     pub server_type: String,
     pub location: String,
     pub image: String,

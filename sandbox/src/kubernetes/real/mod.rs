@@ -167,8 +167,8 @@ impl Corner {
         items.map(whole).collect()
     }
 
-    /// Changes an object, and tries again when somebody else changed the object in between. Returns false when there is
-    /// no such object.
+    /// Changes an object, and tries again when another client changed the object in between. Returns false when there
+    /// is no such object.
     ///
     /// # Panics Panics when the server refuses the object that `edit` has changed.
     pub fn edit(

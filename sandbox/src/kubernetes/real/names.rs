@@ -29,7 +29,7 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name with the prefix.
+    /// Returns the name with the sandbox's prefix.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -61,7 +61,7 @@ impl Names {
         parts.join("/")
     }
 
-    /// Adds the prefix to the names in field selectors.
+    /// Adds the sandbox's prefix to the names in field selectors.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name))
@@ -81,7 +81,8 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// Adds the prefix to the names in an object, or in a patch of an object, that is sent to the real server.
+    /// Adds the sandbox's prefix to the names in an object, or in a patch of an object, that is sent to
+    /// the real server.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -98,7 +99,7 @@ impl Names {
         }
     }
 
-    /// Whether the name of this object of the real server has the prefix.
+    /// Whether the name of this object of the real server has the sandbox's prefix.
     pub fn owns(&self, object: &Value) -> bool {
         let name = object["metadata"]["name"].as_str();
         name.is_some_and(|name| name.starts_with(&self.prefix))
@@ -111,14 +112,14 @@ impl Names {
         is_the_api_s || self.owns(object)
     }
 
-    /// Whether the object in a row of a table has the prefix. When the row contains no object, its first cell decides,
-    /// which is the name.
+    /// Whether the object in a row of a table has the sandbox's prefix. When the row contains no object, the first cell
+    /// decides, which contains the name.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Removes the prefix from all texts of an object that comes from the real server.
+    /// Removes the sandbox's prefix from all texts of an object that comes from the real server.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -130,7 +131,7 @@ impl Names {
         }
     }
 
-    /// Removes the prefix from a body that comes from the real server. In a list, objects without the prefix
+    /// Removes the sandbox's prefix from a body that comes from the real server. In a list, objects without the prefix
     /// are left out.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {

@@ -142,7 +142,7 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a rule as a Role contains it. The names of objects in the rule get the prefix.
+/// Returns a rule as a Role contains it. The names of objects in the rule get the sandbox's prefix.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),

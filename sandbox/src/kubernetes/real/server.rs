@@ -30,7 +30,7 @@ pub(super) enum Caller {
     Header(Option<String>),
 }
 
-/// The time-out of a request, which is longer than the server's own limit.
+/// The time-out of a request, which is longer than the server's own time limit.
 const TIMEOUT: Duration = Duration::from_secs(70);
 const BODY_LIMIT_BYTES: u64 = 512 << 20;
 
