@@ -48,7 +48,6 @@ impl Response {
         Response { status, headers: vec![("Content-Type".into(), "application/json".into())], body }
     }
 
-    /// Adds a header to the answer.
     pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Response {
         self.headers.push((name.into(), value.into()));
         self

@@ -65,8 +65,7 @@ impl Kubeconfig {
             "preferences": {},
             "users": users.collect::<Vec<_>>(),
         });
-        // JSON is valid YAML. The printer only makes the text easier to read, and finds nothing to refuse
-        // in this document.
+        // JSON is valid YAML. The YAML printer only makes the text easier to read, and never fails for this document.
         serde_yaml::to_string(&document).unwrap_or_else(|_| document.to_string())
     }
 

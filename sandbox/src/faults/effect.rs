@@ -98,7 +98,7 @@ impl Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// A 403 of the proxy in front of Robot. The body is not JSON, and the status does not mean a rate limit.
+    /// A 403 of the proxy in front of Robot. The body is not JSON, and the cause is not a rate limit.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }

@@ -40,7 +40,6 @@ pub struct Faults {
     state: Mutex<State>,
 }
 
-/// The ID of a rule that was added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RuleId(u64);
 

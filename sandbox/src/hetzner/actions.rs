@@ -156,7 +156,7 @@ impl World {
             .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
-    /// Returns the usual answer of a write that takes time.
+    /// Returns the usual answer to a write that starts an action.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
         Reply::new(status, text!({"action": self.action_json(id)}))
     }

@@ -171,7 +171,6 @@ impl Fields {
         self.values.contains_key(name)
     }
 
-    /// Reads a list of strings.
     pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         self.read(name, "must be an array of strings", |value| {
             let strings = value.as_array()?.iter();
@@ -185,7 +184,6 @@ impl Fields {
         self.read(name, &problem, |value| allowed.iter().copied().find(|word| value == word))
     }
 
-    /// Reads a TCP port.
     pub fn port(&mut self, name: &str) -> Result<Option<u16>> {
         self.read(name, "must be a port between 1 and 65535", |value| {
             u16::try_from(value.as_u64()?).ok().filter(|port| *port > 0)

@@ -55,7 +55,7 @@ impl Page {
             "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
             "last_page": last, "total_entries": total,
         }});
-        // The link has no host, so that a client that follows the link does not leave this cloud.
+        // The link has no host, so that a client that follows the link sends its request to the same server.
         let link = |page: u64, rel: &str| {
             let (per_page, filters) = (self.per_page, &self.filters);
             format!("</v1{path}?page={page}&per_page={per_page}{filters}>; rel=\"{rel}\"")

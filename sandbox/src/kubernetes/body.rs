@@ -59,7 +59,6 @@ pub fn with_warnings(response: Response, warnings: &[String]) -> Response {
     })
 }
 
-/// Whether a write is a dry run.
 pub fn is_dry_run(request: &Request) -> Result<bool, Refusal> {
     match request.query("dryRun") {
         None | Some("") => Ok(false),

@@ -21,7 +21,6 @@ pub struct DeleteRequest<'a> {
     pub dry_run: bool,
 }
 
-/// The result of a deletion.
 pub enum Deleted {
     Gone(Value),
     /// The object is marked for deletion, but finalizers keep it.

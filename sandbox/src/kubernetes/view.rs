@@ -31,7 +31,6 @@ enum IncludeObject {
     Object,
 }
 
-/// The metadata of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
     pub revision: u64,

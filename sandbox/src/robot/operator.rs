@@ -128,7 +128,7 @@ impl Robot {
         self.lock().blocked_answer = answer;
     }
 
-    /// Returns how much longer the callers' address stays blocked.
+    /// Returns how much longer the callers' address stays blocked, or `None` when it is not blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)

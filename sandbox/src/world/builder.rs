@@ -342,7 +342,7 @@ impl Projects {
         projects
     }
 
-    /// Returns a call log that knows a caller's name by the token of the call.
+    /// Returns a new call log, which shows a name for each of the projects' tokens.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

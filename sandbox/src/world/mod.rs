@@ -28,7 +28,7 @@ pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
 
-/// A running sandbox. When dropped, the sandbox stops its servers and kubelets and removes its files.
+/// A running sandbox. When dropped, the sandbox stops its HTTP servers and kubelets and removes its files.
 ///
 /// ```no_run
 /// use sandbox::Sandbox;

@@ -52,7 +52,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
 
 /// A kind of entry in the catalog, such as a location.
 pub trait Entry: Sized + 'static {
-    /// The name of the kind in errors and answers. The name of the list, and its path, have an `s` at the end.
+    /// The name of the kind in errors and answers. The list and its path have this name with an `s` at the end.
     const KIND: &'static str;
     /// The query parameters of the list. `sort` is documented only for locations and images, but `hcloud` sends `sort`
     /// for all lists.

@@ -71,7 +71,7 @@ impl Managed {
 }
 
 impl Certificate {
-    /// Ends the issuance. The certificate authority has either issued the certificate or failed.
+    /// Ends the issuance: it has succeeded, or it has failed when the certificate cannot be made.
     pub fn complete(&mut self) {
         let issuance = match make(self.id, &self.domain_names) {
             Ok(content) => {

@@ -74,7 +74,7 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Applies those fields of an edited document that have a meaning in the simulation.
+    /// Applies those fields of the edited JSON that have a meaning in the simulation.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -104,7 +104,7 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Applies the services of an edited document. The health checks of a service that already existed continue.
+    /// Applies the services of the edited JSON. The health checks of a service that already existed continue.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();

@@ -34,7 +34,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Applies those fields of an edited document that have a meaning in the simulation.
+    /// Applies those fields of the edited JSON that have a meaning in the simulation.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

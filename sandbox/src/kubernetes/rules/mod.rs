@@ -86,7 +86,6 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Removes a field of an object.
 fn remove(value: &mut Value, name: &str) {
     if let Some(map) = value.as_object_mut() {
         map.remove(name);

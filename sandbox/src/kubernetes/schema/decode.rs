@@ -168,7 +168,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with another expected type, for a field whose type is a struct.
+    /// Returns this error with the struct as the expected type.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
