@@ -52,15 +52,19 @@ pub fn official_rules() -> Vec<PolicyRule> {
 /// the official role.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`. Tests also
-/// use this account for the commands that an operator runs, which read the daemon's settings in `kube-system`.
+/// Returns the rules for `kube-system` that commands need to read the daemon's settings. Tests run the commands of an
+/// operator with the account `ccm`.
+pub(super) fn workload_rules() -> Vec<PolicyRule> {
+    vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
+}
+
+/// Returns two lists of rules for `ccm`: the rules for the whole cluster, and the rules for `kube-system`.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
-    let workloads = rule(&["apps"], &["deployments", "daemonsets"], &["list"]);
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
-        return Ok((official_rules(), vec![workloads]));
+        return Ok((official_rules(), workload_rules()));
     }
     let mut in_system = manifest("lease.yaml")?;
-    in_system.push(workloads);
+    in_system.extend(workload_rules());
     Ok((manifest("role.yaml")?, in_system))
 }
 
