@@ -47,7 +47,8 @@ pub use options::{
     LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector, PermittedUse,
     Profile, is_kubernetes_label,
 };
-pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
+pub use route::{Network, Route, RouteChange, Routes};
+pub use secret::Secret;
 pub use service::{
     AnnotationKind, Cluster, Groups, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service,
     ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
