@@ -633,11 +633,9 @@ pub struct Orphan {
     pub service_uid: String,
     /// Whether the Service still exists. It is then of another type and has no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer. `None` when the load balancer stays, see `stays`. The load balancer
-    /// is read again before the change is made, and must not have changed.
-    pub removal: Option<Box<dyn Change>>,
-    /// The reason why this program does not delete the load balancer, whoever asks for it. `None` when it may do so.
-    pub stays: Option<String>,
+    /// The change that deletes the load balancer, or the reason why this program does not delete it, whoever asks for
+    /// it. The load balancer is read again before the change is made, and must not have changed.
+    pub removal: Result<Box<dyn Change>, String>,
 }
 
 /// The result of one attempt to make a change.
