@@ -15,8 +15,9 @@ pub struct Finding {
     /// nothing to do, or when the message says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// Whether the provider found the problem, and not a controller. Its events may carry the provider's own component.
     #[serde(skip)]
-    pub origin: Origin,
+    pub is_of_provider: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,14 +25,6 @@ pub struct Finding {
 pub enum Severity {
     Info,
     Warning,
-}
-
-/// Who found the problem. Events of the provider's findings may carry the provider's own component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Origin {
-    #[default]
-    Controller,
-    Provider,
 }
 
 /// A property of a reason, e.g. whether its findings become events.
@@ -320,7 +313,7 @@ impl Finding {
             reason,
             message: message.into(),
             fix: None,
-            origin: Origin::Controller,
+            is_of_provider: false,
         }
     }
 
@@ -345,6 +338,6 @@ impl Finding {
 
     /// Marks the finding as found by the provider.
     pub fn by_provider(self) -> Finding {
-        Finding { origin: Origin::Provider, ..self }
+        Finding { is_of_provider: true, ..self }
     }
 }

@@ -27,7 +27,7 @@ mod waits;
 pub use clock::{LARGEST_DRIFT, Moment};
 pub use description::{Description, Verb, Write};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
-pub use finding::{Finding, Origin, Reason, Severity};
+pub use finding::{Finding, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use heartbeat::lock;
 pub use instance::{
