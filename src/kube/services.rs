@@ -162,7 +162,7 @@ impl Service {
 
     /// Determines whether the Service is ours, and drops the annotations that the provider does not read.
     pub fn select(&mut self, scope: &ServiceScope) {
-        self.metadata.annotations.select(scope.annotations.0);
+        self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
         // Nothing is planned for a Service that is not ours and does not have our finalizer, so its annotations
