@@ -61,7 +61,7 @@ macro_rules! reasons {
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
             /// All reasons with the headings of the table.
-            const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
+            pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
             /// Returns the name of the reason in events, its meaning with the fix, and its traits.
             fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
@@ -258,18 +258,6 @@ impl Reason {
     /// Returns what the reason means and what to do about it: whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
-    }
-
-    /// Returns the tables of all reasons in Markdown, for `src/help/troubleshooting.md`.
-    pub fn tables() -> String {
-        let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
-            let rows = reasons.iter();
-            let rows =
-                rows.map(|reason| format!("| `{}` | {} |\n", reason.name(), reason.meaning()));
-            let rows: String = rows.collect();
-            format!("### {subject}\n\n| reason | meaning and fix |\n|---|---|\n{rows}")
-        });
-        tables.collect::<Vec<_>>().join("\n")
     }
 
     /// Returns the severity of the events about findings of this reason. `None` when such findings are only logged.
