@@ -205,8 +205,7 @@ impl Service {
 
     /// Shares the annotations with another version of the Service when both are equal, so that memory holds them once.
     pub fn share_annotations(&mut self, other: &Service) {
-        let annotations = &mut self.metadata.annotations;
-        annotations.share(&other.metadata.annotations);
+        self.metadata.annotations.share(&other.metadata.annotations);
     }
 
     fn is_to_end(&self) -> bool {
@@ -226,11 +225,8 @@ impl Service {
     /// Returns a message when the Service has more finalizers than are read. The finalizers of such a Service must not
     /// be written, because the finalizers that were not read would be lost.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        let too_many = self.metadata.finalizers.too_many("finalizers");
-        too_many.map(|why| match self.above {
-            Some(above) => above.message(&self.metadata.namespace),
-            None => why,
-        })
+        let why = self.metadata.finalizers.too_many("finalizers")?;
+        Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {

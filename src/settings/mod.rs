@@ -28,8 +28,7 @@ mod table;
 mod values;
 
 pub use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, Source, Sourced};
-pub use crate::text::one_of;
-pub use crate::text::{all_nearest, nearest};
+pub use crate::text::{all_nearest, nearest, one_of};
 pub use args::{names_a_secret, next_word};
 pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{IGNORED_FLAGS, Use};
