@@ -211,7 +211,7 @@ pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
         selector: settings.service_selector.value.clone().unwrap_or_default(),
-        annotations: kube::AnnotationKinds(hetzner::load_balancers::annotations::kind_of),
+        annotations: Some(hetzner::load_balancers::annotations::kind_of),
     }
 }
 

@@ -160,14 +160,14 @@ impl Write for NodeChange {
             NodeChange::SetAddresses { description, .. }
             | NodeChange::Update { description, .. } => description.clone(),
             NodeChange::AddShutdownTaint { .. } => {
-                Description::new(Verb::Add, "taint shutdown", " (the server is off)")
+                Description::new(Verb::ADD, "taint shutdown", " (the server is off)")
             }
             NodeChange::RemoveShutdownTaint { .. } => {
-                Description::new(Verb::Remove, "taint shutdown", " (the node is ready)")
+                Description::new(Verb::REMOVE, "taint shutdown", " (the node is ready)")
             }
             NodeChange::DeleteNode { server } => {
                 let why = format!(" (server {server} does not exist any more)");
-                Description::new(Verb::Delete, "node", why)
+                Description::new(Verb::DELETE, "node", why)
             }
             NodeChange::SetCondition { r#type, status } => {
                 Description::value(format!("condition {type}"), None, Some(status))

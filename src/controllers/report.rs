@@ -6,7 +6,7 @@ use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
 use crate::provider::{
-    self, Description, ErrorKind, Finding, Origin, Reason, Severity, clock, without_correlations,
+    self, Description, ErrorKind, Finding, Reason, Severity, clock, without_correlations,
 };
 use crate::text;
 
@@ -141,10 +141,8 @@ pub(super) fn publish_now(
     if reason.event().is_none() {
         return;
     }
-    let component = match finding.origin {
-        Origin::Provider => apis.provider.event_component().unwrap_or(controller),
-        Origin::Controller => controller,
-    };
+    let own = finding.is_of_provider.then(|| apis.provider.event_component()).flatten();
+    let component = own.unwrap_or(controller);
     apis.recorder.queue(Event {
         component,
         object: object.clone(),

@@ -6,8 +6,7 @@ use super::api::{Api, Resource};
 use crate::http::{self, Method};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{
-    self, Applied, Attached, Error, ErrorKind, NetworkSelector, Route, RouteChange,
-    RouteChangeKind, Urgency, clock,
+    self, Applied, Attached, Error, ErrorKind, NetworkSelector, Route, RouteChange, Urgency, clock,
 };
 use crate::text;
 use ipnet::Ipv4Net;
@@ -119,10 +118,7 @@ pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::N
 /// Adds or deletes a route. The API identifies a route by its destination and its gateway
 /// together, so that no other route can be deleted.
 pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
-    let command = match change.kind {
-        RouteChangeKind::Add => "add_route",
-        RouteChangeKind::Delete => "delete_route",
-    };
+    let command = if change.is_deletion { "delete_route" } else { "add_route" };
     let path = format!("/networks/{id}/actions/{command}");
     let body = json!({
         "destination": change.route.destination.to_string(),
@@ -134,7 +130,7 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
             Some(end) => end.map(|()| Applied::Done),
         },
         // The route does not exist any more, because another program, or an earlier process, has deleted it.
-        Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
+        Err(failed) if change.is_deletion && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
         }
         Err(failed) => Err(failed.error),

@@ -56,12 +56,10 @@ impl Issuer for Credentials {
 
 impl Credentials {
     pub fn bearer(token: Option<Secret>) -> Credentials {
-        let Some(token) = token else {
-            return Credentials::default();
-        };
+        let header = |token: &Secret| Secret::new(&format!("Bearer {}", token.expose()));
         Credentials {
-            header: Some(Secret::new(&format!("Bearer {}", token.expose()))),
-            secrets: vec![token],
+            header: token.as_ref().map(header),
+            secrets: token.into_iter().collect(),
             ..Credentials::default()
         }
     }

@@ -1,46 +1,23 @@
-//! Values that must never be printed.
+//! Checks secrets before they are sent, and redacts them in everything that is printed.
 
+pub use crate::provider::Secret;
 use crate::provider::lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Mutex;
 
-/// A token or password. `Debug` and `Display` show nothing of the secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
 impl Secret {
-    /// Returns a secret without the white space around it, because files end in a newline.
-    pub fn new(text: &str) -> Secret {
-        Secret(text.trim().to_owned())
-    }
-
-    /// Returns a secret with exactly this text, because a password may begin or end in white space.
-    pub fn exactly(text: String) -> Secret {
-        Secret(text)
-    }
-
     /// Returns the secret as it is written inside a JSON text.
     pub(super) fn in_json(&self) -> Secret {
-        let quoted = serde_json::Value::from(self.0.as_str()).to_string();
+        let quoted = serde_json::Value::from(self.expose()).to_string();
         let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-        Secret(inner.unwrap_or(&quoted).to_owned())
-    }
-
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the length of the secret. Nothing else about a secret may be printed.
-    pub fn len(&self) -> usize {
-        self.0.len()
+        Secret::exactly(inner.unwrap_or(&quoted).to_owned())
     }
 
     /// Checks whether the secret can be sent in a header, which means that all its characters are visible ASCII.
     pub fn check(&self) -> Result<(), &'static str> {
-        if self.0.chars().all(|c| c.is_ascii_graphic()) {
+        if self.expose().chars().all(|c| c.is_ascii_graphic()) {
             Ok(())
         } else {
             Err("holds characters that no token has, e.g. white space inside; copy it anew")
@@ -50,7 +27,7 @@ impl Secret {
     /// Checks whether the secret can be sent as a password. A password is sent encoded, so it may
     /// hold any characters that fit on one line.
     pub fn check_line(&self) -> Result<(), &'static str> {
-        if self.0.contains(char::is_control) {
+        if self.expose().contains(char::is_control) {
             return Err(
                 "holds more than one line, or characters that can't be typed; copy it anew",
             );
@@ -58,21 +35,33 @@ impl Secret {
         Ok(())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[redacted]")
+    /// Returns the texts by which the secret is found in output: the plain text and pieces of base64. When a text that
+    /// contains the secret is encoded, the middle part of the encoded secret depends only on how many bytes stand
+    /// before the secret. These middle parts are the pieces.
+    fn forms(&self) -> Vec<String> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut forms = vec![self.expose().to_owned()];
+        for before in 0..3 {
+            let bytes = [&[0; 2][..before.min(2)], self.expose().as_bytes()].concat();
+            let text = STANDARD.encode(&bytes);
+            let begin = (before * 8).div_ceil(6);
+            let end = bytes.len() * 8 / 6;
+            let inner = text.get(begin..end).unwrap_or_default();
+            if inner.len() >= BASE64_CHARACTERS {
+                forms.push(inner.to_owned());
+                forms.push(inner.replace('+', "-").replace('/', "_"));
+            }
+        }
+        forms.dedup();
+        forms
     }
 }
 
 /// Returns the text without these secrets, whatever escapes the text uses for their characters.
 pub fn redact(text: &str, secrets: &[Secret]) -> String {
-    let forms: Vec<String> = secrets.iter().flat_map(Secret::forms).collect();
-    redacted(text, &forms).into_owned()
+    redacted(text, secrets).into_owned()
 }
 
 /// The text that stands in place of a secret.
@@ -91,21 +80,20 @@ const SHORTEST_KNOWN: usize = 8;
 /// How many secrets are remembered: those in use, and some that were replaced a while ago.
 const KNOWN_AT_MOST: usize = 16;
 
-/// The secrets that this process has sent to an API, the newest last. Each comes with all forms in which an answer may
-/// contain the secret.
-static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
+/// The secrets that this process has sent to an API, the newest last.
+static KNOWN: Mutex<Vec<Secret>> = Mutex::new(Vec::new());
 
 /// Remembers the secrets, so that no later output holds them: see [`without_known_secrets`].
 pub(super) fn remember(secrets: &[Secret]) {
     let mut known = lock(&KNOWN);
     for secret in secrets {
-        if secret.len() < SHORTEST_KNOWN || known.iter().any(|(other, _)| other == secret) {
+        if secret.len() < SHORTEST_KNOWN || known.contains(secret) {
             continue;
         }
         if known.len() >= KNOWN_AT_MOST {
             known.remove(0);
         }
-        known.push((secret.clone(), secret.forms()));
+        known.push(secret.clone());
     }
 }
 
@@ -114,39 +102,13 @@ pub(super) fn remember(secrets: &[Secret]) {
 ///
 /// An answer of an API may repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
-    let known = lock(&KNOWN);
-    let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
-    redacted(text, &forms)
+    redacted(text, &lock(&KNOWN))
 }
 
-impl Secret {
-    /// Returns the texts by which the secret is found in output: the plain text and pieces of base64. When a text that
-    /// contains the secret is encoded, the middle part of the encoded secret depends only on how many bytes stand
-    /// before the secret. These middle parts are the pieces.
-    fn forms(&self) -> Vec<String> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let mut forms = vec![self.0.clone()];
-        for before in 0..3 {
-            let bytes = [&[0; 2][..before.min(2)], self.0.as_bytes()].concat();
-            let text = STANDARD.encode(&bytes);
-            let begin = (before * 8).div_ceil(6);
-            let end = bytes.len() * 8 / 6;
-            let inner = text.get(begin..end).unwrap_or_default();
-            if inner.len() >= BASE64_CHARACTERS {
-                forms.push(inner.to_owned());
-                forms.push(inner.replace('+', "-").replace('/', "_"));
-            }
-        }
-        forms.dedup();
-        forms
-    }
-}
-
-fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
+fn redacted<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
+    let forms: Vec<String> = secrets.iter().flat_map(Secret::forms).collect();
     let mut is_first = [false; 256];
-    for byte in forms.iter().filter_map(|form| form.as_ref().bytes().next()) {
+    for byte in forms.iter().filter_map(|form| form.bytes().next()) {
         is_first[usize::from(byte)] = true;
     }
     let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
@@ -157,7 +119,7 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     while let Some(plain) = text[at..].chars().next() {
         let rest = &text[at..];
         let found = if begins(plain) || begins(unit(rest, plain).0) {
-            forms.iter().filter_map(|form| written(rest, form.as_ref())).max()
+            forms.iter().filter_map(|form| written(rest, form)).max()
         } else {
             None
         };

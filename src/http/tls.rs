@@ -175,8 +175,7 @@ pub(super) fn certificate_name(host: &str) -> Result<ServerName<'static>, ureq::
 
 /// Returns a URL's host, without the brackets of an IPv6 address.
 pub(super) fn bare_host(uri: &ureq::http::Uri) -> &str {
-    let host = uri.host().unwrap_or_default();
-    host.trim_start_matches('[').trim_end_matches(']')
+    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
 /// A TLS connection as a transport of ureq.

@@ -1,5 +1,4 @@
-//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no memory
-//! and no time.
+//! Labels and annotations, read pair by pair while they stream in. A pair that is not needed takes no memory.
 //!
 //! Thousands of objects have the same few labels, so the texts of labels are interned. The annotations of nodes are
 //! interned too. A Service has up to 256 kB of annotations, which differ from Service to Service. Only the annotations
@@ -10,7 +9,7 @@ use crate::provider::{
     ANNOTATION_DOMAIN, AnnotationKind, Interned, PROVIDED_NODE_IP, SERVER_LABELS,
 };
 use crate::text::{self, selector::Selector};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
@@ -44,14 +43,14 @@ fn is_for_provider(key: &str) -> bool {
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The other pairs are skipped
-/// without a copy. Go writes a nil map as `null`.
+/// Reads a map of strings and calls `take` with each pair whose key `is_read` accepts. The values of the other pairs are
+/// skipped without a copy. Go writes a nil map as `null`.
 struct Pairs<R, T> {
     is_read: R,
     take: T,
 }
 
-impl<'de, R: Fn(&str) -> bool, T: FnMut(String, &str)> Visitor<'de> for Pairs<R, T> {
+impl<'de, R: Fn(&str) -> bool, T: FnMut(String, String)> Visitor<'de> for Pairs<R, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,39 +62,14 @@ impl<'de, R: Fn(&str) -> bool, T: FnMut(String, &str)> Visitor<'de> for Pairs<R,
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let is_read = self.is_read;
-        while let Some(key) =
-            map.next_key_seed(Text(|key: &str| is_read(key).then(|| key.to_owned())))?
-        {
-            match key {
-                Some(key) => map.next_value_seed(Text(|value: &str| (self.take)(key, value)))?,
-                None => drop(map.next_value::<IgnoredAny>()?),
+        while let Some(key) = map.next_key::<String>()? {
+            if (self.is_read)(&key) {
+                (self.take)(key, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
         Ok(())
-    }
-}
-
-/// Hands a text to a function without a copy of the text.
-struct Text<F>(F);
-
-impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<T, D::Error> {
-        d.deserialize_str(self)
-    }
-}
-
-impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok((self.0)(text))
     }
 }
 
@@ -117,19 +91,14 @@ fn labels_where<'de, D: Deserializer<'de>>(
     let mut pairs: Vec<(Interned, Interned)> = Vec::new();
     d.deserialize_any(Pairs {
         is_read,
-        take: |key: String, value: &str| {
+        take: |key: String, value: String| {
             let at_most =
                 if key == SERVER_LABELS { SERVER_LABELS_CHARACTERS } else { VALUE_CHARACTERS };
-            let value = text::cut(value, at_most);
+            let value = text::cut(&value, at_most);
             pairs.push((key.into(), (*value).into()));
         },
     })?;
-    // API servers sort labels and never repeat a key.
-    if pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
-        Ok(Labels::sorted(pairs))
-    } else {
-        Ok(pairs.into_iter().collect())
-    }
+    Ok(pairs.into_iter().collect())
 }
 
 type Pair = (Box<str>, Box<str>);
@@ -162,11 +131,11 @@ impl Annotations {
     }
 
     /// Keeps the annotations that the provider reads, and frees the memory of the others.
-    pub(super) fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
+    pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
         for (key, value) in self.pairs.iter() {
-            let value = match kind_of(key) {
+            let value = match kind_of.map_or(AnnotationKind::Known, |kind_of| kind_of(key)) {
                 AnnotationKind::Foreign => continue,
                 AnnotationKind::Unknown => {
                     unknown += 1;
@@ -186,6 +155,25 @@ impl Annotations {
             kept.clear();
         }
         self.pairs = kept.into();
+    }
+
+    fn read_where<'de, D: Deserializer<'de>>(
+        is_read: fn(&str) -> bool,
+        bytes_at_most: usize,
+        count_at_most: usize,
+        d: D,
+    ) -> Result<Annotations, D::Error> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        let (mut bytes, mut is_too_large) = (0, false);
+        d.deserialize_any(Pairs {
+            is_read,
+            take: |key: String, value: String| {
+                bytes += key.len() + value.len();
+                is_too_large |= bytes > bytes_at_most || pairs.len() == count_at_most;
+                if is_too_large { pairs.clear() } else { pairs.push((key.into(), value.into())) }
+            },
+        })?;
+        Ok(Annotations { pairs: pairs.into(), is_too_large, more_unknown: 0 })
     }
 
     /// Returns a message when there are more annotations than are read.
@@ -210,38 +198,6 @@ pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annot
     Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
 
-impl Annotations {
-    fn read_where<'de, D: Deserializer<'de>>(
-        is_read: fn(&str) -> bool,
-        bytes_at_most: usize,
-        count_at_most: usize,
-        d: D,
-    ) -> Result<Annotations, D::Error> {
-        let mut pairs: Vec<Pair> = Vec::new();
-        let (mut bytes, mut is_too_large) = (0, false);
-        d.deserialize_any(Pairs {
-            is_read,
-            take: |key: String, value: &str| {
-                bytes += key.len() + value.len();
-                is_too_large |= bytes > bytes_at_most || pairs.len() == count_at_most;
-                if is_too_large { pairs.clear() } else { pairs.push((key.into(), value.into())) }
-            },
-        })?;
-        Ok(Annotations { pairs: pairs.into(), is_too_large, more_unknown: 0 })
-    }
-}
-
-/// A function that gets the key of a Service's annotation and returns what the provider does with the annotation.
-/// Without a provider the function returns `Known` for all annotations.
-#[derive(Clone, Copy, Debug)]
-pub struct AnnotationKinds(pub fn(&str) -> AnnotationKind);
-
-impl Default for AnnotationKinds {
-    fn default() -> AnnotationKinds {
-        AnnotationKinds(|_| AnnotationKind::Known)
-    }
-}
-
 /// Decides which Services are ours, by `--load-balancer-class` and `--service-selector`,
 /// and which of their annotations are kept.
 #[derive(Clone, Debug, Default)]
@@ -250,7 +206,9 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that our Services must match.
     pub selector: Selector,
-    pub annotations: AnnotationKinds,
+    /// Returns what the provider does with the annotation of this key. `None` means that the provider reads every
+    /// annotation.
+    pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 
 impl ServiceScope {
@@ -282,11 +240,11 @@ mod tests {
 
     fn parsed(value: Value) -> Annotations {
         let mut annotations: Annotations = serde_json::from_str(&value.to_string()).unwrap();
-        annotations.select(|key| match key {
+        annotations.select(Some(|key| match key {
             _ if key.contains("foreign") => AnnotationKind::Foreign,
             _ if key.contains("unknown") => AnnotationKind::Unknown,
             _ => AnnotationKind::Known,
-        });
+        }));
         annotations
     }
 

@@ -39,7 +39,7 @@ pub struct LeaseKey {
 }
 
 /// The UIDs that the Service `default/kubernetes` has had one after the other. They identify the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
     /// The first UID that was seen. An empty text means that no UID was seen.
     pub identity: String,
@@ -53,8 +53,8 @@ pub struct Identities {
 struct IdentityNote {
     /// The UID of the Lease. A Lease that was restored in another cluster has another UID.
     lease: String,
-    identity: String,
-    former: Vec<String>,
+    #[serde(flatten)]
+    known: Identities,
 }
 
 /// A Lease as it was read, with its `resourceVersion`.
@@ -129,15 +129,16 @@ impl Lease {
         }
         let note = serde_json::from_str::<IdentityNote>(text);
         let note = note.map_err(|_| ignored("it is not what ccm writes there"))?;
+        let IdentityNote { lease, known } = note;
         let fits =
-            [&note.identity, &note.lease].into_iter().chain(&note.former).all(|uid| is_uid(uid));
-        if note.former.len() > FORMER_AT_MOST || !fits {
+            [&known.identity, &lease].into_iter().chain(&known.former).all(|uid| is_uid(uid));
+        if known.former.len() > FORMER_AT_MOST || !fits {
             return Err(ignored("it is not what ccm writes there"));
         }
-        if self.uid() != Some(note.lease.as_str()) {
+        if self.uid() != Some(lease.as_str()) {
             return Err(ignored("it was written to a Lease with another UID"));
         }
-        Ok(Some(Identities { identity: note.identity, former: note.former }))
+        Ok(Some(known))
     }
 
     /// Returns the Lease with these identities in an annotation. A Lease without a UID is returned unchanged.
@@ -145,9 +146,7 @@ impl Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
         };
-        let note =
-            IdentityNote { lease, identity: known.identity.clone(), former: known.former.clone() };
-        match serde_json::to_string(&note) {
+        match serde_json::to_string(&IdentityNote { lease, known: known.clone() }) {
             Ok(text) => self.annotated(IDENTITY, Some(text)),
             Err(_) => self,
         }

@@ -22,7 +22,7 @@ pub use budget::Above;
 pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
 pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, Involved, PastEvent};
-pub use labels::{AnnotationKinds, Annotations, Labels, ServiceScope};
+pub use labels::{Annotations, Labels, ServiceScope};
 pub use lease::{Identities, Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};

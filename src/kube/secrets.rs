@@ -6,8 +6,8 @@
 
 use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
-use crate::http::{Chain, Pem};
-use crate::provider::{PrivateKey, TlsPair, TlsSecret};
+use crate::http::{Chain, Pem, Secret};
+use crate::provider::{TlsPair, TlsSecret};
 use crate::text::shell_command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -111,7 +111,7 @@ fn parse(secret: &Value) -> Result<ValidPair, String> {
             chain: chain.pem,
             certificates: chain.certificates,
             digest: chain.digest,
-            key: PrivateKey::new(key),
+            key: Secret::exactly(key),
         }),
         not_before: chain.not_before,
         not_after: chain.not_after,

@@ -162,7 +162,7 @@ impl Service {
 
     /// Determines whether the Service is ours, and drops the annotations that the provider does not read.
     pub fn select(&mut self, scope: &ServiceScope) {
-        self.metadata.annotations.select(scope.annotations.0);
+        self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
         // Nothing is planned for a Service that is not ours and does not have our finalizer, so its annotations
@@ -205,8 +205,7 @@ impl Service {
 
     /// Shares the annotations with another version of the Service when both are equal, so that memory holds them once.
     pub fn share_annotations(&mut self, other: &Service) {
-        let annotations = &mut self.metadata.annotations;
-        annotations.share(&other.metadata.annotations);
+        self.metadata.annotations.share(&other.metadata.annotations);
     }
 
     fn is_to_end(&self) -> bool {
@@ -226,11 +225,8 @@ impl Service {
     /// Returns a message when the Service has more finalizers than are read. The finalizers of such a Service must not
     /// be written, because the finalizers that were not read would be lost.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        let too_many = self.metadata.finalizers.too_many("finalizers");
-        too_many.map(|why| match self.above {
-            Some(above) => above.message(&self.metadata.namespace),
-            None => why,
-        })
+        let why = self.metadata.finalizers.too_many("finalizers")?;
+        Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {

@@ -221,10 +221,8 @@ impl PodCidrs {
 
     /// Returns each entry as a range, or as its text when the text is no range.
     pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
-        self.0.split(',').filter(|text| !text.is_empty()).map(|text| match text.parse::<IpNet>() {
-            Ok(net) => Ok(net.trunc()),
-            Err(_) => Err(text),
-        })
+        let texts = self.0.split(',').filter(|text| !text.is_empty());
+        texts.map(|text| text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| text))
     }
 }
 

@@ -53,8 +53,7 @@ const PLACES: [(&str, &str); 4] = [
 impl Client {
     /// Returns the Deployments and DaemonSets of a namespace, without those that are scaled to zero.
     pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
-        let running = self.running(namespace)?;
-        Ok(running.iter().map(workload).collect())
+        Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
     /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero, each with its resource.

@@ -89,8 +89,7 @@ impl Drop for Simulated {
 /// Returns the simulation that the calling thread is in. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
     // A thread that ends has no simulation any more, but the values that it drops may still ask for the time.
-    let own = SIMULATION.try_with(|own| own.borrow().clone());
-    own.ok().flatten()
+    SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
 /// Whether the calling thread is in a simulation. Everything in a simulation runs in one thread.
@@ -127,8 +126,7 @@ pub fn quicken(factor: f64) {
 
 /// Returns how many seconds pass on the machine in one second of the program's time, for the calling thread.
 fn factor() -> f64 {
-    let pace = PACE.get().filter(|_| !is_simulated());
-    pace.map_or(1.0, |pace| pace.factor)
+    PACE.get().filter(|_| !is_simulated()).map_or(1.0, |pace| pace.factor)
 }
 
 /// Returns how long the machine waits while this much of the program's time passes. This is needed for time-outs of

@@ -29,45 +29,26 @@ struct Part {
     detail: String,
 }
 
+/// What a write does: the mark in a plan, the infinitive, and the past participle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    Add,
-    Attach,
-    Create,
-    Order,
-    Set,
-    /// A change of a value. The detail has the old value and the new one.
-    Change,
-    TakeOver,
-    Upload,
-    Delete,
-    Detach,
-    Empty,
-    Leave,
-    Release,
-    Remove,
-}
+pub struct Verb(char, &'static str, &'static str);
 
 impl Verb {
-    /// Returns the mark in a plan, the infinitive, and the past participle.
-    fn forms(self) -> (char, &'static str, &'static str) {
-        match self {
-            Verb::Add => ('+', "add", "added"),
-            Verb::Attach => ('+', "attach", "attached"),
-            Verb::Create => ('+', "create", "created"),
-            Verb::Order => ('+', "order", "ordered"),
-            Verb::Set => ('+', "set", "set"),
-            Verb::Change => ('~', "change", "changed"),
-            Verb::TakeOver => ('~', "take over", "taken over"),
-            Verb::Upload => ('+', "upload", "uploaded"),
-            Verb::Delete => ('-', "delete", "deleted"),
-            Verb::Detach => ('-', "detach", "detached"),
-            Verb::Empty => ('-', "empty", "emptied"),
-            Verb::Leave => ('-', "leave", "left"),
-            Verb::Release => ('-', "release", "released"),
-            Verb::Remove => ('-', "remove", "removed"),
-        }
-    }
+    pub const ADD: Verb = Verb('+', "add", "added");
+    pub const ATTACH: Verb = Verb('+', "attach", "attached");
+    pub const CREATE: Verb = Verb('+', "create", "created");
+    pub const ORDER: Verb = Verb('+', "order", "ordered");
+    pub const SET: Verb = Verb('+', "set", "set");
+    /// A change of a value. The detail has the old value and the new one.
+    pub const CHANGE: Verb = Verb('~', "change", "changed");
+    pub const TAKE_OVER: Verb = Verb('~', "take over", "taken over");
+    pub const UPLOAD: Verb = Verb('+', "upload", "uploaded");
+    pub const DELETE: Verb = Verb('-', "delete", "deleted");
+    pub const DETACH: Verb = Verb('-', "detach", "detached");
+    pub const EMPTY: Verb = Verb('-', "empty", "emptied");
+    pub const LEAVE: Verb = Verb('-', "leave", "left");
+    pub const RELEASE: Verb = Verb('-', "release", "released");
+    pub const REMOVE: Verb = Verb('-', "remove", "removed");
 }
 
 impl Description {
@@ -78,12 +59,11 @@ impl Description {
     /// Describes a write that sets, changes or removes a value.
     pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
         match (have, want) {
-            (None, Some(want)) => Description::new(Verb::Set, name, format!(" to {want}")),
-            (Some(have), None) => Description::new(Verb::Remove, name, format!(" ({have})")),
+            (None, Some(want)) => Description::new(Verb::SET, name, format!(" to {want}")),
+            (Some(have), None) => Description::new(Verb::REMOVE, name, format!(" ({have})")),
             (have, want) => {
-                let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
-                let values = format!("{} → {}", text(have), text(want));
-                Description::new(Verb::Change, name, values)
+                let values = format!("{} → {}", have.unwrap_or("-"), want.unwrap_or("-"));
+                Description::new(Verb::CHANGE, name, values)
             }
         }
     }
@@ -93,9 +73,9 @@ impl Description {
     }
 
     /// Returns the lines of a plan, one for each part, each with its mark and its text. The text begins with the
-    /// infinitive of the verb. The text of [`Verb::Change`] has no verb, e.g. `port 443 protocol: tcp → https`.
+    /// infinitive of the verb. The text of [`Verb::CHANGE`] has no verb, e.g. `port 443 protocol: tcp → https`.
     pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
-        self.0.iter().map(|part| (part.verb.forms().0, part.planned()))
+        self.0.iter().map(|part| (part.verb.0, part.planned()))
     }
 
     /// Returns the lines of the report after the write, one for each part, e.g. `target worker-1: added`.
@@ -110,7 +90,7 @@ impl Description {
 
     /// Returns the write without details, e.g. `add target worker-1`.
     pub fn requested(&self) -> String {
-        let infinitive = |part: &Part| format!("{} {}", part.verb.forms().1, part.noun);
+        let infinitive = |part: &Part| format!("{} {}", part.verb.1, part.noun);
         let parts: Vec<String> = self.0.iter().map(infinitive).collect();
         parts.join(", ")
     }
@@ -134,16 +114,16 @@ impl FromIterator<Description> for Description {
 impl Part {
     fn planned(&self) -> String {
         let Part { verb, noun, detail } = self;
-        match verb {
-            Verb::Change => format!("{noun}: {detail}"),
-            verb => format!("{} {noun}{detail}", verb.forms().1),
+        match *verb {
+            Verb::CHANGE => format!("{noun}: {detail}"),
+            Verb(_, infinitive, _) => format!("{infinitive} {noun}{detail}"),
         }
     }
 
     fn done(&self) -> String {
         let Part { verb, noun, detail } = self;
-        let between = if *verb == Verb::Change { ", " } else { "" };
-        format!("{noun}: {}{between}{detail}", verb.forms().2)
+        let between = if *verb == Verb::CHANGE { ", " } else { "" };
+        format!("{noun}: {}{between}{detail}", verb.2)
     }
 }
 
@@ -155,21 +135,21 @@ mod tests {
     fn a_plan_announces_and_a_report_says_what_was_done() {
         for (description, mark, planned, done, failed) in [
             (
-                Description::new(Verb::Create, "load balancer web", ", lb11 in fsn1"),
+                Description::new(Verb::CREATE, "load balancer web", ", lb11 in fsn1"),
                 '+',
                 "create load balancer web, lb11 in fsn1",
                 "load balancer web: created, lb11 in fsn1",
                 "could not create load balancer web",
             ),
             (
-                Description::new(Verb::Attach, "private Network 7", " at 10.0.0.9"),
+                Description::new(Verb::ATTACH, "private Network 7", " at 10.0.0.9"),
                 '+',
                 "attach private Network 7 at 10.0.0.9",
                 "private Network 7: attached at 10.0.0.9",
                 "could not attach private Network 7",
             ),
             (
-                Description::new(Verb::Remove, "target worker-2", ""),
+                Description::new(Verb::REMOVE, "target worker-2", ""),
                 '-',
                 "remove target worker-2",
                 "target worker-2: removed",

@@ -15,8 +15,9 @@ pub struct Finding {
     /// nothing to do, or when the message says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// Whether the provider found the problem, and not a controller. Its events may carry the provider's own component.
     #[serde(skip)]
-    pub origin: Origin,
+    pub is_of_provider: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,14 +25,6 @@ pub struct Finding {
 pub enum Severity {
     Info,
     Warning,
-}
-
-/// Who found the problem. Events of the provider's findings may carry the provider's own component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Origin {
-    #[default]
-    Controller,
-    Provider,
 }
 
 /// A property of a reason, e.g. whether its findings become events.
@@ -68,7 +61,7 @@ macro_rules! reasons {
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
             /// All reasons with the headings of the table.
-            const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
+            pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
             /// Returns the name of the reason in events, its meaning with the fix, and its traits.
             fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
@@ -267,18 +260,6 @@ impl Reason {
         self.row().1.trim_start()
     }
 
-    /// Returns the tables of all reasons in Markdown, for `src/help/troubleshooting.md`.
-    pub fn tables() -> String {
-        let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
-            let rows = reasons.iter();
-            let rows =
-                rows.map(|reason| format!("| `{}` | {} |\n", reason.name(), reason.meaning()));
-            let rows: String = rows.collect();
-            format!("### {subject}\n\n| reason | meaning and fix |\n|---|---|\n{rows}")
-        });
-        tables.collect::<Vec<_>>().join("\n")
-    }
-
     /// Returns the severity of the events about findings of this reason. `None` when such findings are only logged.
     pub fn event(self) -> Option<Severity> {
         match (self.is(NormalEvent), self.is(WarningEvent)) {
@@ -320,7 +301,7 @@ impl Finding {
             reason,
             message: message.into(),
             fix: None,
-            origin: Origin::Controller,
+            is_of_provider: false,
         }
     }
 
@@ -345,6 +326,6 @@ impl Finding {
 
     /// Marks the finding as found by the provider.
     pub fn by_provider(self) -> Finding {
-        Finding { origin: Origin::Provider, ..self }
+        Finding { is_of_provider: true, ..self }
     }
 }

@@ -41,11 +41,9 @@ pub fn beat() {
 
 /// Announces that the calling thread does nothing for this long, and that this is no hang.
 pub fn pause(time: Duration) {
-    OWN.with_borrow(|own| {
-        if let Some(heartbeat) = own {
-            heartbeat.hear(time);
-        }
-    });
+    if let Some(heartbeat) = installed() {
+        heartbeat.hear(time);
+    }
 }
 
 /// Waits for a lock that is held for a moment only. A panic ends the process, so no state is left half changed.

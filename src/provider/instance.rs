@@ -244,8 +244,7 @@ pub struct Servers<'a> {
 
 impl<'a> Servers<'a> {
     pub fn iter(&self) -> impl Iterator<Item = &'a Instance> {
-        let lists = [self.cloud, self.dedicated];
-        lists.into_iter().flatten().flatten()
+        [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
     /// Returns the error of the API that should have listed this server. When there is such an error, a server that is

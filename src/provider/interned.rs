@@ -105,11 +105,6 @@ impl Serialize for Interned {
 pub struct NodeLabels(Arc<[(Interned, Interned)]>);
 
 impl NodeLabels {
-    /// Creates the labels from pairs that are sorted by key and have each key once.
-    pub fn sorted(pairs: Vec<(Interned, Interned)>) -> NodeLabels {
-        NodeLabels(pairs.into())
-    }
-
     pub fn get(&self, key: &str) -> Option<&str> {
         let place = self.0.binary_search_by(|(have, _)| (**have).cmp(key)).ok()?;
         Some(&self.0[place].1)

@@ -363,18 +363,12 @@ impl Outcome {
 
 impl Then {
     /// Adds changes that take the Service off load balancers.
-    pub fn and_leave(self, more: Vec<Box<dyn Change>>) -> Then {
-        match self {
-            Then::Done | Then::Again => Then::Leave(more),
-            Then::Leave(mut leaves) => {
-                leaves.extend(more);
-                Then::Leave(leaves)
-            }
-            Then::Move(mut leaves) => {
-                leaves.extend(more);
-                Then::Move(leaves)
-            }
+    pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
+        match &mut self {
+            Then::Done | Then::Again => self = Then::Leave(more),
+            Then::Leave(leaves) | Then::Move(leaves) => leaves.extend(more),
         }
+        self
     }
 
     fn leaves(&self) -> &[Box<dyn Change>] {
@@ -633,11 +627,9 @@ pub struct Orphan {
     pub service_uid: String,
     /// Whether the Service still exists. It is then of another type and has no finalizer.
     pub service_exists: bool,
-    /// The change that deletes the load balancer. `None` when the load balancer stays, see `stays`. The load balancer
-    /// is read again before the change is made, and must not have changed.
-    pub removal: Option<Box<dyn Change>>,
-    /// The reason why this program does not delete the load balancer, whoever asks for it. `None` when it may do so.
-    pub stays: Option<String>,
+    /// The change that deletes the load balancer, or the reason why this program does not delete it, whoever asks for
+    /// it. The load balancer is read again before the change is made, and must not have changed.
+    pub removal: Result<Box<dyn Change>, String>,
 }
 
 /// The result of one attempt to make a change.
@@ -781,7 +773,7 @@ impl Balancer {
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };
         for target in &self.targets {
             let (mut checked, mut healthy, mut unhealthy) = (0, 0, 0);
-            for check in self.checks(target, uid) {
+            for check in target.health.iter().filter(|check| self.is_port_of(check.port, uid)) {
                 checked += 1;
                 healthy += usize::from(check.status == "healthy");
                 unhealthy += usize::from(check.is_unhealthy());
@@ -798,15 +790,6 @@ impl Balancer {
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)
-    }
-
-    fn checks<'a>(
-        &'a self,
-        target: &'a Target,
-        uid: Option<&'a str>,
-    ) -> impl Iterator<Item = &'a Health> {
-        let counts = move |health: &&Health| self.is_port_of(health.port, uid);
-        target.health.iter().filter(counts)
     }
 
     /// Whether the port belongs to the Service with this UID, or to any Service when `uid` is `None`. When no port of

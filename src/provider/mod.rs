@@ -18,6 +18,7 @@ mod node;
 mod options;
 pub mod process;
 mod route;
+mod secret;
 mod service;
 mod source;
 mod tasks;
@@ -27,7 +28,7 @@ mod waits;
 pub use clock::{LARGEST_DRIFT, Moment};
 pub use description::{Description, Verb, Write};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
-pub use finding::{Finding, Origin, Reason, Severity};
+pub use finding::{Finding, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use heartbeat::lock;
 pub use instance::{
@@ -47,10 +48,11 @@ pub use options::{
     LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector, PermittedUse,
     Profile, is_kubernetes_label,
 };
-pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
+pub use route::{Network, Route, RouteChange, Routes};
+pub use secret::Secret;
 pub use service::{
-    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service,
-    ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
+    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort,
+    TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

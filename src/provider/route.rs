@@ -47,24 +47,15 @@ pub struct Route {
 /// A planned write to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteChange {
-    pub kind: RouteChangeKind,
+    /// Whether the route is deleted, and not added.
+    pub is_deletion: bool,
     pub route: Route,
     /// The node for whose pods the route is, or on whose server the route ends. `None` when the route concerns no node.
     pub node: Option<String>,
     pub why: &'static str,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteChangeKind {
-    Add,
-    Delete,
-}
-
 impl RouteChange {
-    pub fn is_deletion(&self) -> bool {
-        self.kind == RouteChangeKind::Delete
-    }
-
     /// Returns the object that the change is about: its node, or the destination when there is no node.
     pub fn object(&self) -> String {
         match &self.node {
@@ -76,20 +67,16 @@ impl RouteChange {
 
 impl Write for RouteChange {
     fn word(&self) -> &'static str {
-        match self.kind {
-            RouteChangeKind::Add => "AddRoute",
-            RouteChangeKind::Delete => "DeleteRoute",
-        }
+        if self.is_deletion { "DeleteRoute" } else { "AddRoute" }
     }
 
     /// Describes the change, e.g. `add route 10.244.1.0/24 via 10.0.0.2`.
     fn description(&self) -> Description {
         let route = format!("route {}", self.route);
-        match self.kind {
-            RouteChangeKind::Add => Description::new(Verb::Add, route, ""),
-            RouteChangeKind::Delete => {
-                Description::new(Verb::Delete, route, format!(" ({})", self.why))
-            }
+        if self.is_deletion {
+            Description::new(Verb::DELETE, route, format!(" ({})", self.why))
+        } else {
+            Description::new(Verb::ADD, route, "")
         }
     }
 

@@ -3,10 +3,11 @@
 use super::instance::{InstanceId, ProviderId};
 use super::interned::NodeLabels;
 use super::node::NodeAddress;
+use super::secret::Secret;
+use crate::text::named;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -63,13 +64,16 @@ pub struct ServicePort {
     pub node_port: Option<u16>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(from = "String")]
-pub enum Protocol {
-    #[default]
-    Tcp,
-    Udp,
-    Sctp,
+named! {
+    /// The protocol of a port.
+    #[derive(Default, Hash, Deserialize)]
+    #[serde(from = "String")]
+    Protocol {
+        #[default]
+        Tcp = "TCP",
+        Udp = "UDP",
+        Sctp = "SCTP",
+    }
 }
 
 /// `spec.externalTrafficPolicy`.
@@ -124,12 +128,9 @@ pub struct TlsPair {
     pub certificates: usize,
     /// The SHA-256 digest of the chain, in hexadecimal digits.
     pub digest: String,
-    pub key: PrivateKey,
+    /// The private key as PEM.
+    pub key: Secret,
 }
-
-/// A private key as PEM. `Debug` does not print it.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct PrivateKey(String);
 
 /// The content of a Secret of type `kubernetes.io/tls`. The error is a text that says why the Secret can't be used.
 pub type TlsSecret = Result<Arc<TlsPair>, String>;
@@ -256,39 +257,10 @@ impl Service {
     }
 }
 
-impl PrivateKey {
-    pub fn new(pem: String) -> PrivateKey {
-        PrivateKey(pem)
-    }
-
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
 /// Parses the name of a protocol. A protocol that is unset or unknown here is TCP.
 impl From<String> for Protocol {
     fn from(name: String) -> Protocol {
-        match name.as_str() {
-            "UDP" => Protocol::Udp,
-            "SCTP" => Protocol::Sctp,
-            _ => Protocol::Tcp,
-        }
-    }
-}
-
-impl Protocol {
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
-            Protocol::Sctp => "SCTP",
-        }
+        let known = Protocol::ALL.iter().find(|protocol| protocol.name() == name);
+        known.copied().unwrap_or_default()
     }
 }

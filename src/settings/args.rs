@@ -9,8 +9,7 @@ use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Kind, Setting};
 use super::table::{self, TABLE};
 use crate::provider::variables::{HCLOUD_TOKEN, HCLOUD_TOKEN_FILE};
-use crate::text::nearest;
-use crate::text::one_of;
+use crate::text::{nearest, one_of};
 use lexopt::Arg;
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Turns the table of settings into text: by group for `--help`, and as Markdown for `src/help/settings.md`.
+//! Turns the table of settings into text for `--help`, by group.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
@@ -36,13 +36,9 @@ fn heading(setting: &Setting) -> String {
         None => format!("{}={value}", setting.written_name()),
         Some(flag) => {
             let names = format!("{}--{flag}", short.unwrap_or_else(|| "    ".to_owned()));
-            with_value(setting, names)
+            if setting.takes_value() { format!("{names} {value}") } else { names }
         }
     }
-}
-
-fn with_value(setting: &Setting, flag: String) -> String {
-    if setting.takes_value() { format!("{flag} {}", setting.kind.value_name()) } else { flag }
 }
 
 /// Returns the help sentences, then the other places from which the value can come, then the default.
@@ -71,41 +67,6 @@ fn described(variable: &Variable) -> String {
         Variable::File(name) | Variable::OptionalFile(name) => format!("{name} (path of a file)"),
         Variable::Older(name) => format!("{name} (older name)"),
     }
-}
-
-/// Returns the table of all settings that are not hidden, in Markdown, for `src/help/settings.md`.
-pub fn markdown() -> String {
-    let head = "| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n";
-    let rows = TABLE.iter().filter(|setting| !setting.hidden);
-    let rows: String = rows.map(|setting| row(setting)).collect();
-    format!("{head}{rows}")
-}
-
-/// Returns the row of a setting in the Markdown table. A `|` in the text is escaped, because it would end the cell,
-/// even inside code.
-fn row(setting: &Setting) -> String {
-    let code = |text: &str| format!("`{text}`");
-    let short = setting.short.map(|letter| format!("-{letter}"));
-    let long = setting.flags.iter().map(|flag| format!("--{flag}"));
-    let mut flags: Vec<String> = short.into_iter().chain(long).collect();
-    if let Some(first) = flags.first_mut() {
-        *first = with_value(setting, std::mem::take(first));
-    }
-    let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
-    let variable = |variable: &Variable| match variable {
-        Variable::Older(name) => format!("{} (older name)", code(name.text())),
-        other => code(other.name()),
-    };
-    let variables: Vec<String> = setting.variables.iter().map(variable).collect();
-    let cells = [
-        setting.name(),
-        flags.join(", "),
-        variables.join(", "),
-        setting.default.map(code).unwrap_or_default(),
-        setting.help.to_owned(),
-    ];
-    let cells = cells.map(|cell| cell.replace('|', "\\|"));
-    format!("| {} |\n", cells.join(" | "))
 }
 
 #[cfg(test)]
@@ -138,12 +99,5 @@ mod tests {
 ";
         assert!(text.contains(expected), "{text}");
         assert!(!text.contains("TIME_SCALE") && !text.contains("--once"), "{text}");
-    }
-
-    #[test]
-    fn each_row_of_the_table_has_five_cells() {
-        for row in markdown().lines() {
-            assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! | `resolve` | all settings → [`Parsed`], and the rules between several settings |
 //! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
 //! | `problem` | problems of settings, and notices for the log |
-//! | `help` | the texts of `--help` and `ccm help settings` |
+//! | `help` | the texts of `--help` |
 //!
 //! This module imports only `provider`, `text`, and from `http` the types and limits that settings need.
 
@@ -28,12 +28,11 @@ mod table;
 mod values;
 
 pub use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, Source, Sourced};
-pub use crate::text::one_of;
-pub use crate::text::{all_nearest, nearest};
+pub use crate::text::{all_nearest, nearest, one_of};
 pub use args::{names_a_secret, next_word};
 pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{IGNORED_FLAGS, Use};
-pub use help::{help, markdown};
+pub use help::help;
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
 pub use setting::{Command, Group, Kind, Setting, Variable};

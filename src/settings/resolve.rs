@@ -177,27 +177,21 @@ fn check_encryption(
         return;
     }
     let is_refused = settings.cloud_provider.value != Profile::Hcloud;
-    let mut refuses = |url: &str, source: &Source, secret: &str| {
-        let is_plain = leaves_unencrypted(url);
-        let why = without_tls(secret);
-        match (is_plain, is_refused) {
-            (false, _) => {}
-            (true, false) => notices.push(Notice::warning(format!("{}: {why}", source.name()))),
-            (true, true) => problems.push(Problem {
-                setting: source.name().to_owned(),
-                value: Some(url.to_owned()),
-                message: why,
-                usage: matches!(source, Source::Flag(_)),
-            }),
-        }
-        is_plain && is_refused
-    };
     for (endpoint, row, secret) in [
         (&mut settings.endpoint, &table::HCLOUD_ENDPOINT, "token"),
         (&mut settings.robot_endpoint, &table::ROBOT_ENDPOINT, "password"),
     ] {
-        if refuses(&endpoint.value, &endpoint.source, secret) {
-            endpoint.value = row.default.unwrap_or_default().to_owned();
+        if !leaves_unencrypted(&endpoint.value) {
+            continue;
+        }
+        let (setting, message) = (endpoint.source.name().to_owned(), without_tls(secret));
+        if is_refused {
+            let default = row.default.unwrap_or_default().to_owned();
+            let value = Some(std::mem::replace(&mut endpoint.value, default));
+            let usage = matches!(endpoint.source, Source::Flag(_));
+            problems.push(Problem { setting, value, message, usage });
+        } else {
+            notices.push(Notice::warning(format!("{setting}: {message}")));
         }
     }
 }

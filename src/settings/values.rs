@@ -172,8 +172,7 @@ pub(super) fn text(text: &str) -> Result<String, String> {
 
 /// Returns the text when it has the right form. The error is `form`, which describes the right form.
 fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String, String> {
-    let text = has_form(text).then(|| text.to_owned());
-    text.ok_or_else(|| form.to_owned())
+    has_form(text).then(|| text.to_owned()).ok_or_else(|| form.to_owned())
 }
 
 /// Parses a value that a Service can have as its `spec.loadBalancerClass`. The API server has the same rule for this

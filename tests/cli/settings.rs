@@ -3,8 +3,8 @@
 use crate::common::help::{has_table, with_table};
 use ccm::settings::{
     AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName,
-    markdown, parse, parse_with_daemon,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Setting, Sourced, TABLE, Use, Variable,
+    WorkloadName, parse, parse_with_daemon,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -685,10 +685,50 @@ fn the_help_of_the_lease_says_which_durations_may_be_equal() {
     assert!(row.unwrap().help.contains(said), "{row:?}");
 }
 
+/// Returns the table of all settings that are not hidden, in Markdown, as `src/help/settings.md` has it.
+fn markdown() -> String {
+    let head = "| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n";
+    let rows = TABLE.iter().filter(|setting| !setting.hidden);
+    let rows: String = rows.map(|setting| row(setting)).collect();
+    format!("{head}{rows}")
+}
+
+/// Returns the row of a setting in the Markdown table. A `|` in the text is escaped, because it would end the cell,
+/// even inside code.
+fn row(setting: &Setting) -> String {
+    let code = |text: &str| format!("`{text}`");
+    let short = setting.short.map(|letter| format!("-{letter}"));
+    let long = setting.flags.iter().map(|flag| format!("--{flag}"));
+    let mut flags: Vec<String> = short.into_iter().chain(long).collect();
+    if let Some(first) = flags.first_mut()
+        && setting.takes_value()
+    {
+        *first = format!("{first} {}", setting.kind.value_name());
+    }
+    let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
+    let variable = |variable: &Variable| match variable {
+        Variable::Older(name) => format!("{} (older name)", code(name.text())),
+        other => code(other.name()),
+    };
+    let variables: Vec<String> = setting.variables.iter().map(variable).collect();
+    let cells = [
+        setting.name(),
+        flags.join(", "),
+        variables.join(", "),
+        setting.default.map(code).unwrap_or_default(),
+        setting.help.to_owned(),
+    ];
+    let cells = cells.map(|cell| cell.replace('|', "\\|"));
+    format!("| {} |\n", cells.join(" | "))
+}
+
 /// `CCM_UPDATE_HELP=1 cargo test --test cli` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
     has_table("settings", "settings", &markdown());
+    for row in markdown().lines() {
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+    }
 }
 
 #[test]

@@ -320,9 +320,9 @@ pub(super) fn orphans(view: &View) -> Verdicts {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
-        let outcome = match &orphan.stays {
-            None => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
-            Some(why) => Outcome::warn(
+        let outcome = match &orphan.removal {
+            Ok(_) => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
+            Err(why) => Outcome::warn(
                 format!("{what}; ccm does not delete it: {why}"),
                 format!(
                     "only you can delete it, when it is not needed: {}, after {} where it is protected",

@@ -601,7 +601,7 @@ fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;
         if name == UNINITIALIZED_TAINT {
-            return Some(Description::new(Verb::Remove, name, ""));
+            return Some(Description::new(Verb::REMOVE, name, ""));
         }
         let (have, want) = (field.have.as_deref(), field.want.as_deref());
         (have != want).then(|| Description::value(name, have, want))

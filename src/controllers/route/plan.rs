@@ -10,7 +10,7 @@ use crate::controllers::node_writes::ROUTE_CREATED;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
+    Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange,
 };
 use crate::text::{self, shell_command};
 use ipnet::{IpNet, Ipv4Net};
@@ -577,15 +577,19 @@ fn changes(rows: &[Row]) -> Vec<RouteChange> {
     let mut changes = Vec::new();
     for step in [Step::Delete, Step::Replace, Step::Add] {
         for row in rows.iter().filter(|row| row.step == step) {
-            let change =
-                |kind, route, why| RouteChange { kind, route, node: row.node.clone(), why };
+            let change = |is_deletion, route, why| RouteChange {
+                is_deletion,
+                route,
+                node: row.node.clone(),
+                why,
+            };
             let why = match row.state {
                 State::Blackhole => "its gateway is no server's",
                 State::WrongGateway => "these pods are on another server",
                 _ => "no node has these pods there",
             };
-            let delete = |route| change(RouteChangeKind::Delete, route, why);
-            let add = |route| change(RouteChangeKind::Add, route, "the node's pods are there");
+            let delete = |route| change(true, route, why);
+            let add = |route| change(false, route, "the node's pods are there");
             changes.extend(row.have.map(delete));
             changes.extend(row.want.map(add));
         }

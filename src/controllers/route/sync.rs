@@ -137,7 +137,7 @@ impl<'a> Sync<'a> {
     }
 
     fn is_made(&self, change: &RouteChange) -> bool {
-        self.synced.routes.contains(&change.route) != change.is_deletion()
+        self.synced.routes.contains(&change.route) != change.is_deletion
     }
 
     /// Makes the changes that are left of the plan. Returns `false` when the plan became too old for some of them.
@@ -145,7 +145,7 @@ impl<'a> Sync<'a> {
         let delete_within = DELETES_WITHIN.min(self.settings.server_cache_max_age);
         let mut executor = Executor::in_turn(NAME);
         for (place, changes) in self.left().into_iter().enumerate() {
-            let within = if changes.iter().any(RouteChange::is_deletion) {
+            let within = if changes.iter().any(|change| change.is_deletion) {
                 delete_within
             } else {
                 ADDS_WITHIN
@@ -177,7 +177,7 @@ impl<'a> Sync<'a> {
             let (object, synced) = (change.object(), &mut self.synced);
             synced.made.push((object.clone(), change.json()));
             synced.report.add_changes(&object, &change.description());
-            if change.is_deletion() {
+            if change.is_deletion {
                 synced.routes.remove(&change.route);
                 self.memory.routes.remove(&change.route);
                 self.deleted.insert(change.route.destination);
@@ -191,7 +191,7 @@ impl<'a> Sync<'a> {
         match error.kind {
             ErrorKind::Other | ErrorKind::NotFound => self.refused.push((change.clone(), error)),
             _ => {
-                if change.is_deletion() {
+                if change.is_deletion {
                     self.deleted.insert(change.route.destination);
                 }
                 let is_closed = error.kind == ErrorKind::Refused;
@@ -258,7 +258,7 @@ impl<'a> Sync<'a> {
     fn is_interrupted(&self) -> bool {
         let mut changes = self.synced.plan.changes.iter();
         let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
-        changes.any(|change| !change.is_deletion() && is_deleted(change) && !self.is_made(change))
+        changes.any(|change| !change.is_deletion && is_deleted(change) && !self.is_made(change))
     }
 
     fn finish(mut self) -> Synced {
@@ -281,7 +281,7 @@ impl<'a> Sync<'a> {
             // A node with an obstacle is reported further down. Its refused addition is left out here, so that the same
             // trouble is reported only once.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
-            if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
+            if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
             }
         }

@@ -102,7 +102,7 @@ impl Plan {
     /// Whether the plan deletes a route, or says that a node can't get its route. Such a plan needs a list of all
     /// servers from after the read of the routes, because an older list may lack a server that was created since.
     pub(super) fn needs_all_servers(&self) -> bool {
-        self.changes.iter().any(RouteChange::is_deletion) || self.is_blocked()
+        self.changes.iter().any(|change| change.is_deletion) || self.is_blocked()
     }
 
     /// Whether a node can't get its route.
@@ -115,7 +115,7 @@ impl Plan {
     pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
         let mut nodes = self.nodes.iter_mut();
         let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
-        if let Some(node) = node.filter(|_| !change.is_deletion()) {
+        if let Some(node) = node.filter(|_| !change.is_deletion) {
             let why = Finding::warning(Reason::FailedToCreateRoute, error.message.clone());
             node.obstacle.get_or_insert(why);
             node.unavailable = node.unavailable.and(Some(true));

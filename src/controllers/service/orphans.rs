@@ -105,8 +105,7 @@ fn orphans(
                 BalancerUse::Shared => "one of its Services",
                 _ => "its Service",
             };
-            orphan.stays = Some(format!("{whose} exists"));
-            orphan.removal = None;
+            orphan.removal = Err(format!("{whose} exists"));
         }
     }
     orphans
@@ -144,7 +143,8 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let balancer = &orphan.balancer;
     let addresses = balancer.addresses.iter().map(ToString::to_string);
-    let stays = orphan.stays.as_ref().map(|why| format!("; {why}, so only you can delete it"));
+    let stays = orphan.removal.as_ref().err();
+    let stays = stays.map(|why| format!("; {why}, so only you can delete it"));
     let message = format!(
         "load balancer {} ({}), {}, was made for {}, and costs money{}",
         balancer.name,
@@ -213,7 +213,7 @@ pub(super) fn delete(
         let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
         let (cluster, orphans) = make_certain(apis, name, begun)?;
         let mut to_delete: Vec<Orphan> = orphans.into_iter().filter(is_chosen).collect();
-        for orphan in to_delete.extract_if(.., |orphan| orphan.removal.is_none()) {
+        for orphan in to_delete.extract_if(.., |orphan| orphan.removal.is_err()) {
             let plan = plan(orphan);
             report.note(plan.name(), Progress::Unchanged);
             done.push(plan);

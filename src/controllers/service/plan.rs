@@ -239,7 +239,7 @@ impl Write for AddToNew {
     fn description(&self) -> Description {
         let Self { name, created_for } = self;
         let to = format!(" to load balancer {name}, which is created for Service {created_for}");
-        Description::new(Verb::Add, "ports", to)
+        Description::new(Verb::ADD, "ports", to)
     }
 
     fn json(&self) -> Value {
@@ -600,17 +600,17 @@ impl Write for ServiceWrite {
     /// Returns a text such as `set status to 192.0.2.7, 2001:db8::1`.
     fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
-        let emptied = Description::new(Verb::Empty, "status", "");
+        let emptied = Description::new(Verb::EMPTY, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => finalizer(Verb::Add),
+            ServiceWrite::AddFinalizer => finalizer(Verb::ADD),
             ServiceWrite::SetStatus(status) if status.is_empty() => emptied,
             ServiceWrite::SetStatus(status) => {
                 Description::value("status", None, Some(&addresses(status)))
             }
-            ServiceWrite::EndManagement => finalizer(Verb::Remove),
+            ServiceWrite::EndManagement => finalizer(Verb::REMOVE),
             ServiceWrite::RemoveFinalizer { empties_status } => {
                 let emptied = Some(emptied).filter(|_| *empties_status);
-                emptied.into_iter().chain([finalizer(Verb::Remove)]).collect()
+                emptied.into_iter().chain([finalizer(Verb::REMOVE)]).collect()
             }
         }
     }

@@ -187,7 +187,7 @@ impl Change {
         };
         let (kind, place) = (change.text("load_balancer_type"), change.place().0);
         change.description = Description::new(
-            Verb::Create,
+            Verb::CREATE,
             format!("load balancer {}", change.text("name")),
             format!(", {kind} in {place}, {parts}"),
         );

@@ -179,7 +179,7 @@ pub(super) fn removal(
     purpose: Purpose,
 ) -> Box<dyn provider::Change> {
     let name = format!("load balancer {}", balancer.shown());
-    let deleted = Description::new(Verb::Delete, name, "");
+    let deleted = Description::new(Verb::DELETE, name, "");
     let id = Some(balancer.id);
     let mut change = Change::new(project, Action::Delete, id, Value::Null, deleted);
     change.purpose = purpose;
@@ -248,7 +248,7 @@ impl TakenOff<'_> {
         let removed = self.balancer.balancer.services.iter().filter(is_own);
         let removal = |port: &Listener| {
             let name = format!("port {}", port.listen_port);
-            let removed = Description::new(Verb::Remove, name, "");
+            let removed = Description::new(Verb::REMOVE, name, "");
             let body = json!({ "listen_port": port.listen_port });
             self.part(Action::DeleteService, body, removed)
         };
@@ -265,7 +265,7 @@ impl TakenOff<'_> {
             targets.filter(|target| self.is_last && target.is_proven(cluster) && !stays(*target));
         let removal = |target: TargetId| {
             let name = format!("target {}", target.shown(cluster));
-            let removed = Description::new(Verb::Remove, name, "");
+            let removed = Description::new(Verb::REMOVE, name, "");
             let mut removal = self.part(Action::RemoveTarget, Value::Null, removed);
             removal.request.target = Some(target.in_request(None));
             removal
@@ -288,12 +288,12 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was \
                  not deleted, because {why}; it costs money until you delete it"
             );
-            (Verb::Release, format!(", because {why}"), event)
+            (Verb::RELEASE, format!(", because {why}"), event)
         } else {
             let event = format!(
                 "Left load balancer {shown}: the ports of this Service were removed; {why}"
             );
-            (Verb::Leave, format!("; {why}"), event)
+            (Verb::LEAVE, format!("; {why}"), event)
         };
         let guard = Guard::to(Some(balancer), &to);
         let has_labels = self.is_kept || guard.changes_labels();
@@ -315,7 +315,7 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let ends = Description::new(Verb::Release, name, "; ports, targets and addresses stay");
+    let ends = Description::new(Verb::RELEASE, name, "; ports, targets and addresses stay");
     let id = Some(balancer.id);
     let mut change = Change::new(project, Action::Edit, id, Value::Null, ends);
     change.purpose = Purpose::Release;

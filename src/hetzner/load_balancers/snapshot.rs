@@ -154,7 +154,6 @@ impl provider::Snapshot for Snapshot {
             };
             let (service, group) = (label(&ownership.service_uid), label(&ownership.group));
             let service_uid = service.or_else(|| group.clone())?;
-            let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
                 service: label(&ownership.service)
@@ -162,8 +161,10 @@ impl provider::Snapshot for Snapshot {
                     .unwrap_or_else(|| "unknown".to_owned()),
                 service_uid,
                 service_exists: false,
-                removal: is_deleted.then(|| removal(&self.project, balancer, Purpose::Orphan)),
-                stays,
+                removal: match stays {
+                    None => Ok(removal(&self.project, balancer, Purpose::Orphan)),
+                    Some(why) => Err(why),
+                },
             })
         };
         self.balancers().all().filter_map(orphan).collect()

@@ -2,7 +2,7 @@
 //! field is either used or refused by name.
 
 use super::entry::{Cluster, Context, Entry, User};
-use super::exec::Plugin;
+use super::exec::{Plugin, Program};
 use super::file;
 use crate::http::{
     Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls,
@@ -214,7 +214,8 @@ fn login(
     let token = token(user)?;
     let basic = basic(user)?;
     let time_limit = options.exec_time_limit.unwrap_or(EXEC_TIME_LIMIT);
-    let plugin = Plugin::of(user, || for_plugin(cluster), time_limit)?;
+    let exec = user.fields.exec.as_ref();
+    let program = exec.map(|exec| Program::of(user, exec, || for_plugin(cluster))).transpose()?;
     if token.is_some() && basic.is_some() {
         return Err(
             user.error("username", "can't be given together with a token; remove one of them")
@@ -223,9 +224,9 @@ fn login(
     let fields = &user.fields;
     let has_certificate =
         fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
-    let plugin = plugin.filter(|_| !has_certificate);
-    let known = token.or(basic);
-    Ok(known.or_else(|| Some(plugin?.shared())))
+    let program = program.filter(|_| !has_certificate);
+    let plugin = |program| -> Login { Plugin::of(user, program, time_limit) };
+    Ok(token.or(basic).or_else(|| program.map(plugin)))
 }
 
 fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
@@ -264,10 +265,8 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
         return Ok(None);
     };
     let secret = Secret::new(text);
-    match secret.check() {
-        Ok(()) => Ok(Some(Arc::new(SecretSource::fixed(secret)))),
-        Err(why) => Err(user.error("token", why)),
-    }
+    secret.check().map_err(|why| user.error("token", why))?;
+    Ok(Some(Arc::new(SecretSource::fixed(secret))))
 }
 
 fn basic(user: &Entry<User>) -> Result<Option<Login>, String> {

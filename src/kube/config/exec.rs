@@ -61,33 +61,18 @@ struct Credentials {
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns the plugin of the user, if the user has one. The program is searched for, but not run.
-    pub(super) fn of(
-        user: &Entry<User>,
-        cluster_info: impl FnOnce() -> Result<Value, String>,
-        time_limit: Duration,
-    ) -> Result<Option<Plugin>, String> {
-        let Some(exec) = &user.fields.exec else {
-            return Ok(None);
-        };
-        Ok(Some(Plugin {
-            place: format!("{}: exec", user.place()),
-            program: Program::of(user, exec, cluster_info)?,
-            time_limit,
-            held: Mutex::default(),
-        }))
-    }
-
-    /// Returns an equal plugin that this process already uses, or else this plugin.
-    pub(super) fn shared(self) -> Arc<dyn Issuer> {
+    /// Returns the plugin of the user that runs this program. When this process already uses an equal plugin, returns
+    /// that one.
+    pub(super) fn of(user: &Entry<User>, program: Program, time_limit: Duration) -> Arc<Plugin> {
+        let place = format!("{}: exec", user.place());
         let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
         let same = plugins
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|plugin| (&plugin.place, &plugin.program) == (&self.place, &self.program));
+            .find(|plugin| (&plugin.place, &plugin.program) == (&place, &program));
         same.unwrap_or_else(|| {
-            let plugin = Arc::new(self);
+            let plugin = Arc::new(Plugin { place, program, time_limit, held: Mutex::default() });
             plugins.push(Arc::downgrade(&plugin));
             plugin
         })
@@ -278,10 +263,11 @@ pub(super) struct Program {
 }
 
 impl Program {
+    /// Returns the program of this `exec`. The program is searched for, but not run.
     pub(super) fn of(
         user: &Entry<User>,
         exec: &Mapping,
-        cluster_info: impl FnOnce() -> Result<serde_json::Value, String>,
+        cluster_info: impl FnOnce() -> Result<Value, String>,
     ) -> Result<Program, String> {
         let error = |field: &str, why: &str| user.error(&format!("exec.{field}"), why);
         let exec: Exec = typed(exec).map_err(|(field, why)| error(&field, &why))?;

@@ -59,16 +59,14 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
             None => empty = Some(path),
         }
     }
-    if let (false, Some(path)) = (read_any, empty) {
-        return Err(error(path, "the file is empty"));
+    match empty {
+        _ if read_any => Ok(merged),
+        Some(path) => Err(error(path, "the file is empty")),
+        None => {
+            let list = list(paths);
+            Err(format!("kubeconfig: none of these files exists: {list}; correct {KUBECONFIG}"))
+        }
     }
-    if !read_any {
-        let list = list(paths);
-        return Err(format!(
-            "kubeconfig: none of these files exists: {list}; correct {KUBECONFIG}"
-        ));
-    }
-    Ok(merged)
 }
 
 /// Returns the paths as one text for messages, separated by commas.
@@ -103,8 +101,7 @@ impl Merged {
     }
 
     pub(super) fn contexts(&self) -> Vec<String> {
-        let contexts = self.of("context");
-        contexts.map(|entry| entry.name.clone()).collect()
+        self.of("context").map(|entry| entry.name.clone()).collect()
     }
 
     fn of(&self, kind: &str) -> impl Iterator<Item = &Entry<Mapping>> {

@@ -398,7 +398,8 @@ impl Several {
         writeln!(text, "== orphans").unwrap();
         for orphan in world.orphans() {
             let removal = orphan.removal.as_ref().map(|one| change_text(&**one));
-            let (id, stays, service) = (orphan.balancer.id, &orphan.stays, &orphan.service);
+            let (stays, removal) = (removal.as_ref().err(), removal.as_ref().ok());
+            let (id, service) = (orphan.balancer.id, &orphan.service);
             let uid = &orphan.service_uid;
             let becomes = format!("{stays:?} {removal:?}");
             writeln!(text, "orphan {id} of {service} {uid}: {becomes}").unwrap();

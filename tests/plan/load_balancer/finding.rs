@@ -329,7 +329,7 @@ fn our_uid_under_a_former_identity_is_ours() {
         world.cluster.service_uids.clear();
         let orphans = world.orphans();
         assert_eq!(orphans.len(), 1);
-        assert!(orphans[0].removal.is_some(), "{:?}", orphans[0].stays);
+        assert!(orphans[0].removal.is_ok(), "{:?}", orphans[0].removal);
     }
 }
 
@@ -659,7 +659,7 @@ fn orphans_are_ours_and_their_service_is_gone() {
     world.state.balancers[9].targets = vec![server(99)];
     // The name, the Service, and whether it is removed.
     let shown = world.orphans().into_iter().map(|one| {
-        let is_removed = one.removal.is_some();
+        let is_removed = one.removal.is_ok();
         format!("{} {} {is_removed}", one.balancer.name, one.service)
     });
     let expected = [

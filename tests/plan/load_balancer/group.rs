@@ -897,7 +897,7 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
         assert_eq!(cluster.ports(SHARED), "80", "{is_deleted}: {made:#?}");
         assert_eq!(cluster.named(SHARED).targets, before.targets);
         let orphans = cluster.world.orphans();
-        assert!(orphans.iter().all(|one| one.removal.is_none()));
+        assert!(orphans.iter().all(|one| one.removal.is_err()));
     }
 }
 

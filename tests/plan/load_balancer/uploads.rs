@@ -3,7 +3,7 @@
 use crate::load_balancer::support::{PROFILES, UID, World, port, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{CLUSTER_UID, Certificate, Reference, SECRET};
-use ccm::provider::{PrivateKey, Reason, TlsPair};
+use ccm::provider::{Reason, Secret, TlsPair};
 use std::sync::Arc;
 
 const KEY: &str = "the private key";
@@ -28,7 +28,7 @@ fn holds(world: &mut World, secret: &str, digit: &str) {
         chain: "the chain".into(),
         certificates: 1,
         digest: digit.repeat(64),
-        key: PrivateKey::new(KEY.into()),
+        key: Secret::exactly(KEY.into()),
     };
     put(world, secret, pair);
 }
@@ -173,7 +173,7 @@ fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
 #[test]
 fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
     let good = TlsPair { digest: "a".repeat(64), ..TlsPair::default() };
-    let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
+    let key = |bytes: usize| Secret::exactly("x".repeat(bytes));
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (TlsPair { key: key(5000), ..good.clone() }, true),

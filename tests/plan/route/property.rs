@@ -92,7 +92,7 @@ fn whatever_the_network_holds() {
             !node.routes.is_empty()
                 || servers.any(|server| Some(server.id) == id && !server.private.is_empty())
         };
-        let deletions = plan.changes.iter().filter(|change| change.is_deletion());
+        let deletions = plan.changes.iter().filter(|change| change.is_deletion);
         let deleted: Vec<Route> = deletions.map(|change| change.route).collect();
         deletes += deleted.len();
         if !deleted.is_empty() {

@@ -5,7 +5,7 @@ use crate::route::memory::Memory;
 use ccm::controllers::NETWORK_UNAVAILABLE;
 use ccm::controllers::route::{Inputs, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
-use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChangeKind};
+use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
@@ -101,15 +101,15 @@ impl World {
         for change in &plan.changes {
             let route = change.route;
             let routes = &mut self.network.routes;
-            match change.kind {
-                RouteChangeKind::Delete => {
+            match change.is_deletion {
+                true => {
                     let before = routes.len();
                     routes.retain(|other| *other != route);
                     if routes.len() == before {
                         return Err(format!("{route} is not there to be deleted"));
                     }
                 }
-                RouteChangeKind::Add => {
+                false => {
                     let others = routes.iter().map(|other| other.destination);
                     let others = others.filter(|net| net.prefix_len() > 0);
                     let mut taken = others.chain(self.network.subnets.iter().copied());
@@ -165,9 +165,9 @@ pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
 }
 
 pub fn changes(plan: &Plan) -> Vec<String> {
-    let lines = plan.changes.iter().map(|change| match change.kind {
-        RouteChangeKind::Add => format!("+ {}", change.route),
-        RouteChangeKind::Delete => format!("- {}", change.route),
+    let lines = plan.changes.iter().map(|change| match change.is_deletion {
+        false => format!("+ {}", change.route),
+        true => format!("- {}", change.route),
     });
     lines.collect()
 }

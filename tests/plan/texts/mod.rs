@@ -139,7 +139,13 @@ fn code_names_a_setting_by_its_constant() {
 /// tables.
 #[test]
 fn the_help_page_has_every_reason_with_its_meaning() {
-    has_table("troubleshooting", "reasons", &Reason::tables());
+    let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
+        let rows = reasons.iter();
+        let rows = rows.map(|reason| format!("| `{}` | {} |\n", reason.name(), reason.meaning()));
+        let rows: String = rows.collect();
+        format!("### {subject}\n\n| reason | meaning and fix |\n|---|---|\n{rows}")
+    });
+    has_table("troubleshooting", "reasons", &tables.collect::<Vec<_>>().join("\n"));
 }
 
 /// Whoever reads that an address without TLS is refused reads, too, where it is not.

@@ -191,7 +191,7 @@ impl Write for Planned {
     }
 
     fn description(&self) -> Description {
-        Description::new(Verb::Add, &self.step.name, "")
+        Description::new(Verb::ADD, &self.step.name, "")
     }
 
     fn json(&self) -> serde_json::Value {

@@ -357,7 +357,7 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
         Action::CreateCertificate,
         None,
         body,
-        Description::new(Verb::Order, name, format!(" for {domains}")),
+        Description::new(Verb::ORDER, name, format!(" for {domains}")),
     ));
 }
 
@@ -383,7 +383,7 @@ fn take_over<'a>(
         Action::EditCertificate,
         Some(found.id),
         Value::Null,
-        Description::new(Verb::TakeOver, format!("certificate {}", found.shown()), ""),
+        Description::new(Verb::TAKE_OVER, format!("certificate {}", found.shown()), ""),
     );
     let labels = of_managed(context.service, context.cluster, false);
     let guard = Guard::of(found).with(labels);

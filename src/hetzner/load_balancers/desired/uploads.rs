@@ -160,7 +160,7 @@ fn upload_one(
     });
     let labels = of_upload(namespace, secret, cluster);
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
-    let upload = Description::new(Verb::Upload, noun, format!(" {from}"));
+    let upload = Description::new(Verb::UPLOAD, noun, format!(" {from}"));
     let change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
     all.changes.push(change.with_pair(Arc::clone(pair)));
     all.claims.push(Claim::Certificate(name));
@@ -255,7 +255,7 @@ pub(in crate::hetzner) fn unused(
         |certificate: &&&Certificate| certificate.used_by.is_empty() && !is_wanted(certificate);
     let deletion = |other: &&Certificate| {
         let noun = format!("certificate {}", other.shown());
-        let delete = Description::new(Verb::Delete, noun, ", which nothing uses");
+        let delete = Description::new(Verb::DELETE, noun, ", which nothing uses");
         let action = Action::DeleteCertificate;
         let change = Change::new(project, action, Some(other.id), Value::Null, delete);
         Box::new(change.guarded(Guard::of(*other))) as Box<dyn provider::Change>

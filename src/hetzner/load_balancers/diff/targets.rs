@@ -296,9 +296,9 @@ impl Diff<'_, '_> {
             let is_server = matches!(target, TargetId::Server(_));
             let in_request = target.in_request(is_added.then_some(by_private));
             let (verb, how) = match is_added {
-                false => (Verb::Remove, ""),
-                true if by_private && is_server => (Verb::Add, ", by private IP"),
-                true => (Verb::Add, ""),
+                false => (Verb::REMOVE, ""),
+                true if by_private && is_server => (Verb::ADD, ", by private IP"),
+                true => (Verb::ADD, ""),
             };
             let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);

@@ -227,7 +227,7 @@ impl Diff<'_, '_> {
             let Some(value) = label.value else {
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
                 self.compare(&field, has, Some(absent));
-                parts.push(Description::new(Verb::Remove, field, ""));
+                parts.push(Description::new(Verb::REMOVE, field, ""));
                 continue;
             };
             // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
@@ -383,7 +383,7 @@ impl Diff<'_, '_> {
         for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
             let name = format!("private Network {network}");
-            let description = Description::new(Verb::Detach, name, "");
+            let description = Description::new(Verb::DETACH, name, "");
             self.change(Action::Detach, json!({ "network": network }), description);
         }
         let is_detached = self.balancer.is_some_and(|balancer| wanted.detaches(&balancer));
@@ -398,7 +398,7 @@ impl Diff<'_, '_> {
         let wanted_ip = wanted.ip.as_ref().map(|ip| ip.value);
         let at = wanted_ip.map(|ip| format!(" at {ip}")).unwrap_or_default();
         let name = format!("private Network {}", wanted.network);
-        let description = Description::new(Verb::Attach, name, at);
+        let description = Description::new(Verb::ATTACH, name, at);
         let range = range.map(|range| range.value);
         let body = json!({ "network": wanted.network, "ip": wanted_ip, "ip_range": range });
         self.change(Action::Attach, body, description);
@@ -444,7 +444,7 @@ impl Diff<'_, '_> {
                 let field = format!("port {number}");
                 self.compare(&field, Some("present".to_owned()), Some(absent));
                 let body = json!({ "listen_port": number });
-                self.change(Action::DeleteService, body, Description::new(Verb::Remove, field, ""));
+                self.change(Action::DeleteService, body, Description::new(Verb::REMOVE, field, ""));
             }
         }
     }
@@ -467,7 +467,7 @@ impl Diff<'_, '_> {
         for listener in added {
             let node_port = PortField::DestinationPort.of(&listener).unwrap_or_default();
             let description = Description::new(
-                Verb::Add,
+                Verb::ADD,
                 format!("port {}", listener.listen_port),
                 format!(", {} to node port {node_port}", listener.protocol()),
             );

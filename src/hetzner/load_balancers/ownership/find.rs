@@ -371,7 +371,7 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     let mut to = ownership.clone();
     to.released = to.released.filter(|_| !is_released);
     let description = if is_joint {
-        Description::new(Verb::Remove, name(RELEASED), "")
+        Description::new(Verb::REMOVE, name(RELEASED), "")
     } else {
         Description::value(name(ADOPT), None, Some(&value))
     };
