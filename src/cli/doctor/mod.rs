@@ -106,7 +106,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let shown = || all.iter().collect::<Vec<_>>();
     let exit = output::print(
         started.settings.output.value,
-        || Document::new("Doctor", shown(), None),
+        || Document::new("Doctor", shown()),
         |is_wide| report(&shown(), is_wide) + &counts(&all),
     );
     Ok(exit.fail_if(is_failed(&all)))
