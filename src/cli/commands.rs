@@ -185,9 +185,7 @@ pub(super) fn names() -> Vec<&'static str> {
 
 /// Returns the words that may be the first of a command line.
 pub(super) fn top() -> Vec<&'static str> {
-    let mut names = names();
-    names.retain(|name| !name.contains(' '));
-    names
+    names().into_iter().filter(|name| !name.contains(' ')).collect()
 }
 
 /// Returns the second words of the commands in a group.

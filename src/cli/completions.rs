@@ -167,20 +167,16 @@ fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> 
 }
 
 fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
-    match setting.flags {
-        ["context"] => return plain(wire::contexts(&typed(words))),
-        ["namespace"] => {
-            let services = asked(words, services).into_iter();
-            let namespaces: BTreeSet<_> = services
-                .filter_map(|service| Some(service.split_once('/')?.0.to_owned()))
-                .collect();
-            return namespaces.into_iter().collect();
+    let words: &[&str] = match (setting.flags, &setting.kind) {
+        (["context"], _) => return plain(wire::contexts(&typed(words))),
+        (["namespace"], _) => {
+            let services = asked(words, services);
+            let namespaces = services.iter().filter_map(|service| service.split_once('/'));
+            let namespaces: BTreeSet<_> = namespaces.map(|(namespace, _)| namespace).collect();
+            return namespaces.into_iter().map(str::to_owned).collect();
         }
-        _ => {}
-    }
-    let words = match setting.kind {
-        Kind::Boolean => &["true", "false"],
-        Kind::Choice(words) => words,
+        (_, Kind::Boolean) => &["true", "false"],
+        (_, Kind::Choice(words)) => words,
         _ => &[],
     };
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -190,8 +186,7 @@ fn flags(command: Command) -> Vec<String> {
     let settings = TABLE.iter().filter(|setting| !setting.hidden && setting.is_for(command));
     let flags = settings.flat_map(|setting| {
         let about = setting.help.split(['.', ':', ';']).next().unwrap_or_default();
-        let names = setting.flag_names();
-        names.map(move |name| format!("{name} {about}"))
+        setting.flag_names().map(move |name| format!("{name} {about}"))
     });
     flags.chain(["--help".to_owned()]).collect()
 }

@@ -37,11 +37,11 @@ struct Row {
 }
 
 pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let parsed = startup::parse(Command::Config, words, None)?;
+    let parsed = startup::parse(Command::Config, words)?;
     let rows = rows(&parsed);
     let exit = output::print(
         parsed.settings.output.value,
-        || Document::new("SettingList", rows.iter().collect(), None),
+        || Document::new("SettingList", rows.iter().collect()),
         |is_wide| COLUMNS.table(cells(&rows), is_wide),
     );
     parsed.notices.iter().for_each(Printer::notice);

@@ -7,7 +7,6 @@ use super::topics::{self, Row};
 use crate::hetzner::load_balancers::annotations::{self, PREFIX};
 use crate::settings::{TABLE, one_of};
 use crate::text::shell_command;
-use std::collections::HashSet;
 use std::ffi::OsString;
 
 /// The kinds of words that can be explained. Each kind is the heading of the first column in its tables.
@@ -25,18 +24,11 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Prints the error for an unknown word. `others` are known names besides those that can be explained.
-pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
-    let mut known = names();
-    known.splice(0..0, others.iter().map(|name| (*name).to_owned()));
-    commands::unknown(what, &name(word), &known)
-}
-
 /// Returns a line that says which kinds of words can be explained, and which pages have their tables.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
-    let mut seen = HashSet::new();
-    topics.retain(|topic| seen.insert(*topic));
+    // The rows of a page follow each other.
+    topics.dedup();
     format!(
         "explain takes the name of an {}; all are in these pages of ccm help: {}.",
         one_of(&KINDS),
@@ -119,7 +111,7 @@ fn setting_example(names: &[String]) -> Option<String> {
 }
 
 /// Returns the word in the form that the tables have, which is without dashes, prefix, `$` and value.
-fn name(word: &str) -> String {
+pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
 }

@@ -133,6 +133,5 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
 /// Returns the duration in whole seconds. It is rounded up, because another process may not acquire the Lease before
 /// this process stops writing.
 fn whole_seconds(duration: Duration) -> u32 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    u32::try_from(seconds).unwrap_or(u32::MAX)
+    u32::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }

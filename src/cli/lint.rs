@@ -73,14 +73,14 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
     }
     kube::limit_manifests(all.iter_mut().filter_map(|checked| checked.service.as_mut()));
-    let (snapshot, cluster) = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
+    let (snapshot, cluster) = snapshot(&mut started, &all).map_err(Printer::failure)?;
     all.retain_mut(|checked| {
         let found =
             checked.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
         checked.findings.extend(found.iter().flatten().flatten().cloned());
         found.is_none_or(|found| found.is_some())
     });
-    let document = || Document::new("ManifestList", all.iter().collect(), None);
+    let document = || Document::new("ManifestList", all.iter().collect());
     let text = |_| all.iter().flat_map(lines).collect();
     let exit = output::print(started.settings.output.value, document, text);
     let s = if all.len() == 1 { "" } else { "s" };
@@ -90,11 +90,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         wrong => format!("{wrong} with problems"),
     };
     Printer::notice(format_args!("{} Service{s}, {found}", all.len()));
-    if is_unreadable {
-        Err(Exit::Usage)
-    } else {
-        Ok(exit.fail_if(all.iter().any(|checked| !checked.findings.is_empty())))
-    }
+    let exit = exit.fail_if(all.iter().any(|checked| !checked.findings.is_empty()));
+    if is_unreadable { Err(Exit::Usage) } else { Ok(exit) }
 }
 
 fn lines(checked: &Checked) -> Vec<String> {
@@ -122,8 +119,7 @@ fn snapshot(
     let hetzner = wire::provider(settings, gate, Urgency::Asked, None)?;
     let cluster = Cluster { groups: service::groups(&hetzner, manifests), ..Cluster::default() };
     let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
-    let snapshot = snapshot.map_err(|error| error.to_string())?;
-    Ok((snapshot, cluster))
+    Ok((snapshot.map_err(|error| error.to_string())?, cluster))
 }
 
 /// Returns the Services of a file.

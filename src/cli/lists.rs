@@ -19,9 +19,8 @@ pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
     /// Returns a cell for each column, with the columns of `-o wide` last. The flag says whether the output is wide.
-    pub(super) cells: fn(&Row, bool) -> Vec<String>,
-    /// Returns the cells of a row when one API does not answer. The last argument says which API answers.
-    pub(super) half: fn(&Row, bool, Sides) -> Vec<String>,
+    /// The last argument says which APIs answer. A cell that another API would fill has a `?`.
+    pub(super) cells: fn(&Row, bool, Sides) -> Vec<String>,
     /// Returns the name of a row, e.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
@@ -51,10 +50,7 @@ impl<Plans: Planned> List<Plans> {
         let (plans, outage) = context.read(read)?;
         Ok(List {
             plans,
-            empty: match outage {
-                None => empty.to_owned(),
-                Some(_) => String::new(),
-            },
+            empty: if outage.is_none() { empty.to_owned() } else { String::new() },
             below: String::new(),
             kept: None,
             notes: String::new(),
@@ -76,7 +72,7 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let fetch = || {
             let mut list = fetch()?;
             if let Some(by) = by {
-                let key = |row: &Row| natural(&(self.cells)(row, true)[by]);
+                let key = |row: &Row| natural(&(self.cells)(row, true, Sides::Both)[by]);
                 (self.rows)(&mut list.plans).sort_by_cached_key(key);
             }
             Ok(list)
@@ -119,11 +115,8 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             }
             None => list.empty.clone(),
         };
-        let cells = |row: &Row| match Sides::of(list.outage.as_ref()) {
-            Sides::Both => (self.cells)(row, is_wide),
-            known => (self.half)(row, is_wide, known),
-        };
-        let cells = Vec::from_iter(rows.iter().map(cells));
+        let known = Sides::of(list.outage.as_ref());
+        let cells = Vec::from_iter(rows.iter().map(|row| (self.cells)(row, is_wide, known)));
         let text = match output {
             Output::Name => rows.iter().map(|row| (self.name)(row) + "\n").collect(),
             _ if cells.is_empty() => list.below.clone(),

@@ -90,8 +90,7 @@ fn json_line(record: &Record) -> String {
     let mut put = |key: &str, value: String| keys.0.insert(key.to_owned(), json!(value));
     put("time", now());
     put("level", record.level().as_str().to_lowercase());
-    let module = record.module_path().unwrap_or_default();
-    put("module", module.to_owned());
+    put("module", record.module_path().unwrap_or_default().to_owned());
     put("message", record.args().to_string());
     printable(&serde_json::Value::Object(keys.0).to_string())
 }

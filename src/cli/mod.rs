@@ -184,9 +184,9 @@ fn help_on(words: &[OsString]) -> Exit {
     match command.or_else(|| topics::page(&name)).or_else(|| explain::text(&name)) {
         Some(text) => Printer::stdout(&text),
         None => {
-            let mut all = commands::names();
-            all.extend(topics::names());
-            explain::unknown("command or topic", &name, &all)
+            let all = commands::names().into_iter().chain(topics::names()).map(str::to_owned);
+            let all = Vec::from_iter(all.chain(explain::names()));
+            commands::unknown("command or topic", &explain::name(&name), &all)
         }
     }
 }
@@ -231,7 +231,7 @@ fn end_with_one_line(info: &PanicHookInfo) {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    Printer::failure(&format!(
+    Printer::failure(format_args!(
         "internal error at {place}: {message}; this is a bug in ccm, please report it"
     ));
     terminal::end();

@@ -47,8 +47,8 @@ pub(super) fn resolve(
         }
         match found.len() {
             1 => names.append(&mut found),
-            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known))),
-            _ => exit = Err(Printer::failure(&word.ambiguous(&found))),
+            0 => exit = Err(Printer::failure(word.none(&none(&word), &known))),
+            _ => exit = Err(Printer::failure(word.ambiguous(&found))),
         }
     }
     exit.map(|()| names).map_err(Failed::Shown)
@@ -113,13 +113,11 @@ impl<'a> Word<'a> {
             (None, _) => other == bare,
         };
         let own = known.iter().filter(|known| readings.contains(&known.name));
-        let own: BTreeSet<String> = own.map(|known| known.name.clone()).collect();
-        if own.is_empty() {
-            let called = known.iter().filter(|known| known.others.iter().any(is_called));
-            called.map(|known| known.name.clone()).collect()
-        } else {
-            own
+        let mut found = Vec::from_iter(own);
+        if found.is_empty() {
+            found.extend(known.iter().filter(|known| known.others.iter().any(is_called)));
         }
+        found.into_iter().map(|known| known.name.clone()).collect()
     }
 
     /// Returns the error for a word that names no object. The error also suggests objects that may be
@@ -149,7 +147,6 @@ impl<'a> Word<'a> {
     fn ambiguous(&self, found: &BTreeSet<String>) -> String {
         let prefix = self.kind.prefixes[0];
         let found: Vec<String> = found.iter().map(|name| format!("{prefix}/{name}")).collect();
-        let found: Vec<&str> = found.iter().map(String::as_str).collect();
         format!("{:?} names {} of them: write {}", self.text, found.len(), one_of(&found))
     }
 }

@@ -45,17 +45,17 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
     let known = Sides::of(outage.as_ref());
     let text = |_| plans.iter().map(|plans| inspection(plans, known)).collect();
-    Ok(nodes.context.show(&plans, outage.as_ref(), text))
+    let exit = nodes.context.print("Inspection", &plans, outage.as_ref(), text);
+    Ok(exit.fail_if(outage.is_some()))
 }
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut nodes = Nodes::start(Command::NodeSync, words)?;
     nodes.context.check_profile()?;
-    let selection = nodes.selection().map_err(|why| nodes.context.exit(why))?;
+    let selection = nodes.context.or_exit(nodes.selection())?;
     nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {
-        let plans = nodes.evaluate(&selection);
-        let plans = plans.map_err(|why| nodes.context.exit(why))?;
+        let plans = nodes.context.or_exit(nodes.evaluate(&selection))?;
         return Ok(nodes.context.would_do(&plans));
     }
     let apis = &nodes.context.apis;
@@ -166,24 +166,20 @@ fn called_in_cloud(plans: &Plans) -> Known {
     let mut others: Vec<String> =
         plan.node.status.addresses.iter().map(|address| address.address.to_string()).collect();
     if let Server::Matched(instance, _) = &plan.server {
-        let private = instance.private.iter().map(|private| private.ip.to_string());
-        others.extend(private);
+        others.extend(instance.private.iter().map(|private| private.ip.to_string()));
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
-        others.push(instance.name.clone());
-        others.push(instance.id.number().to_string());
+        others.extend([instance.name.clone(), instance.id.number().to_string()]);
     }
-    others.push(plan.node.spec.provider_id.clone());
-    others.push(server(&plan.server).0);
+    others.extend([plan.node.spec.provider_id.clone(), server(&plan.server).0]);
     Known { name: plan.object.name.clone(), others }
 }
 
 fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
-    let mut by_uid: HashMap<String, LifecyclePlan> =
-        lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan)).collect();
-    let plans =
-        nodes.into_iter().map(|node| Plans { lifecycle: by_uid.remove(&node.object.uid), node });
-    plans.collect()
+    let lifecycle = lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan));
+    let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle.collect();
+    let with = |node: NodePlan| Plans { lifecycle: by_uid.remove(&node.object.uid), node };
+    nodes.into_iter().map(with).collect()
 }
 
 impl Plans {
@@ -224,7 +220,7 @@ impl Planned for Vec<Plans> {
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let has_outage = report.is_some_and(|report| report.outage.is_some());
         let is_partial = has_outage && Sides::of(report) == Sides::Both;
-        let items = self.iter().map(move |plans| {
+        let item = |plans: &'a Plans| {
             let changes = plans.node.changes.iter();
             Item {
                 object: plans.has_node().then_some(Object(&plans.node)),
@@ -242,8 +238,8 @@ impl Planned for Vec<Plans> {
                 error: error_of(report, &format!("node/{}", plans.node.object.name))
                     .filter(|_| !is_partial || plans.node.server == Server::Unclear),
             }
-        });
-        items.collect()
+        };
+        self.iter().map(item).collect()
     }
 
     fn proposals(&self) -> Vec<Proposal> {
@@ -333,26 +329,18 @@ fn server(server: &Server) -> (String, String) {
     }
 }
 
-const COLUMNS: Columns = Columns {
-    headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
-    wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
-    // When the table is too wide, addresses and differences are cut first, then names.
-    yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
-};
-
 const TABLE: Table<Vec<Plans>, Plans> = Table {
-    columns: COLUMNS,
+    columns: Columns {
+        headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
+        wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID", "SERVER LABELS"],
+        // When the table is too wide, addresses and differences are cut first, then names.
+        yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
+    },
     rows: |plans| plans,
     cells,
-    half: |plans, is_wide, known| {
-        let unknown = match known {
-            Sides::Cloud => &OF_KUBERNETES[..],
-            _ => &OF_CLOUD[..],
-        };
-        without(unknown, cells(plans, is_wide))
-    },
     name: |plans| plans.node.object.for_people(),
 };
+
 /// The smallest width of a terminal at which the list shows two addresses of each node.
 const ROOM_FOR_TWO: usize = 100;
 
@@ -364,7 +352,7 @@ const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 /// server's name, which usually is the node's name as well.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
-fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
+fn cells(plans: &Plans, is_wide: bool, known: Sides) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
@@ -389,7 +377,12 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     cells.push(or_dash(&plan.node.spec.provider_id));
     let labels = plan.node.metadata.annotations.get(SERVER_LABELS);
     cells.push(or_dash(labels.unwrap_or_default()));
-    cells
+    let unknown: &[usize] = match known {
+        Sides::Both => &[],
+        Sides::Kubernetes => &OF_CLOUD,
+        Sides::Cloud => &OF_KUBERNETES,
+    };
+    without(unknown, cells)
 }
 
 fn status(plan: &NodePlan) -> &'static str {
@@ -403,8 +396,7 @@ fn status(plan: &NodePlan) -> &'static str {
 /// Returns the IP addresses, the external ones first. A host name is left out, because it is nearly always
 /// the node's name.
 fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
-    let mut ips: Vec<&NodeAddress> =
-        addresses.iter().filter(|address| address.ip().is_some()).collect();
+    let mut ips = Vec::from_iter(addresses.iter().filter(|address| address.ip().is_some()));
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
     let list: Vec<&str> = ips.iter().map(|address| address.address.as_str()).collect();
     match list.split_at_checked(at_most) {
@@ -452,10 +444,7 @@ fn inspection(plans: &Plans, known: Sides) -> String {
         of_node += &listed("CONDITIONS", conditions);
         of_node += &listed("LABELS", labels);
     }
-    let fields = plans.node.fields();
-    let fields: String = fields
-        .map(|other| field(&other.field, &other.have, &other.want, false, &other.source))
-        .collect();
+    let fields: String = plans.node.fields().map(|value| field(value, false)).collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
@@ -529,6 +518,9 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
         Server::Gone(id) => identity.push(called(*id)),
         Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
+    if known == Sides::Cloud {
+        matched_by = "?".to_owned();
+    }
     let reported = node.status.addresses.iter().map(ToString::to_string).collect();
     let rows = [
         ("name", vec![plan.object.name.clone()], or_none(name)),
@@ -536,14 +528,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
         ("state", vec![ready], vec![server(&plan.server).1]),
         ("type, place", Vec::new(), or_none(place)),
         ("addresses", or_none(reported), or_none(addresses)),
-        (
-            "matched by",
-            Vec::new(),
-            vec![match known {
-                Sides::Cloud => "?".to_owned(),
-                _ => matched_by,
-            }],
-        ),
+        ("matched by", Vec::new(), vec![matched_by]),
     ];
     sides(&rows, known)
 }

@@ -11,11 +11,10 @@ use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
 use crate::provider::process::is_terminal;
 use crate::provider::{
-    Description, Finding, OpenGate, ProviderId, Severity, Snapshot, Source, Urgency,
+    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Urgency,
 };
 use crate::settings::Settings;
 use serde::Serialize;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,25 +103,25 @@ impl Sides {
     }
 
     pub(super) fn of(report: Option<&Report>) -> Sides {
-        match report.and_then(|report| report.outage.as_ref()) {
-            None => Sides::Both,
-            Some(outage) => match outage.error {
-                cache::Error::Kube(_) => Sides::Cloud,
-                cache::Error::Cloud(_) => Sides::Kubernetes,
-                // The plans show which objects are unclear without this API.
-                cache::Error::Dedicated(_) => Sides::Both,
-            },
+        let outage = report.and_then(|report| report.outage.as_ref());
+        match outage.map(|outage| &outage.error) {
+            // Without the API of dedicated servers, the plans show which objects are unclear.
+            None | Some(cache::Error::Dedicated(_)) => Sides::Both,
+            Some(cache::Error::Kube(_)) => Sides::Cloud,
+            Some(cache::Error::Cloud(_)) => Sides::Kubernetes,
         }
     }
 }
 
-/// Returns the document for programs. `what` is `List`, `Inspection` or `Sync`.
+/// Returns the document for programs. `what` is `List`, `Inspection` or `Sync`. `report` says what a `sync` did.
 pub(super) fn document<'a, P: Planned>(
     what: &str,
     plans: &'a P,
     report: Option<&'a Report>,
 ) -> Document<impl Serialize + use<'a, P>> {
-    Document::new(format!("{}{what}", P::KIND), plans.items(report), report)
+    let mut document = Document::new(format!("{}{what}", P::KIND), plans.items(report));
+    document.summary = report.filter(|report| report.outage.is_none()).map(Report::counts);
+    document
 }
 
 /// The settings, the APIs and the names that a command on objects works with.
@@ -154,10 +153,9 @@ impl Context {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
         let snapshot = provider.and_then(|provider| {
-            let snapshot = provider.for_manifests(&[], false);
-            snapshot.map_err(|error| error.to_string())
+            provider.for_manifests(&[], false).map_err(|error| error.to_string())
         });
-        snapshot.map_err(|why| Failed::Shown(Printer::failure(&why)))
+        snapshot.map_err(|why| Failed::Shown(Printer::failure(why)))
     }
 
     /// Prints which daemon leads, because that daemon does the same work as this command.
@@ -182,7 +180,7 @@ impl Context {
         };
         self.failed(&error);
         let report = Report::outage(error, String::new());
-        let plans = read(Sides::of(Some(&report))).map_err(|why| self.exit(why))?;
+        let plans = self.or_exit(read(Sides::of(Some(&report))))?;
         Ok((plans, Some(report)))
     }
 
@@ -193,20 +191,21 @@ impl Context {
             return None;
         }
         let servers = self.apis.servers(None, &ServerNeeds::NONE, Urgency::Asked);
-        let error = match servers.map_or_else(Some, |servers| servers.outage())? {
-            cache::Error::Cloud(error) | cache::Error::Dedicated(error) => error,
-            cache::Error::Kube(_) => return None,
+        let outage = servers.map_or_else(Some, |servers| servers.outage())?;
+        let (cache::Error::Cloud(error) | cache::Error::Dedicated(error)) = outage else {
+            return None;
         };
         let error = cache::Error::Dedicated(error);
         self.failed(&error);
         Some(Report::outage(error, String::new()))
     }
 
-    pub(super) fn exit(&self, failed: Failed) -> Exit {
-        match failed {
+    /// Returns the value. On an error, prints the error unless it was printed, and returns the exit code.
+    pub(super) fn or_exit<T>(&self, result: Result<T, impl Into<Failed>>) -> Result<T, Exit> {
+        result.map_err(|failed| match failed.into() {
             Failed::Api(error) => self.failed(&error),
             Failed::Shown(exit) => exit,
-        }
+        })
     }
 
     /// Prints that an API did not answer. For Kubernetes the message names the kubeconfig, because a person
@@ -214,11 +213,9 @@ impl Context {
     pub(super) fn failed(&self, error: &cache::Error) -> Exit {
         match error {
             cache::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
+                Printer::failure(format_args!("{error} ({})", self.apis.kube.origin()))
             }
-            cache::Error::Cloud(_) | cache::Error::Dedicated(_) => {
-                Printer::failure(&error.to_string())
-            }
+            cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Printer::failure(error),
         }
     }
 
@@ -228,8 +225,7 @@ impl Context {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
         }
-        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
-        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
+        let nodes = self.or_exit(self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
             let id = &node.spec.provider_id;
@@ -237,7 +233,7 @@ impl Context {
         };
         let mut with_id = nodes.iter().filter(has_id).peekable();
         if with_id.peek().is_some() && with_id.all(is_foreign) {
-            Err(Printer::failure(&format!(
+            Err(Printer::failure(format_args!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
                  profile",
                 self.apis.provider.name()
@@ -247,26 +243,14 @@ impl Context {
         }
     }
 
-    /// Prints the output of `inspect`. A `report` means that an API did not answer, and makes the command fail.
-    pub(super) fn show(
-        &self,
-        plans: &impl Planned,
-        report: Option<&Report>,
-        text: impl FnOnce(bool) -> String,
-    ) -> Exit {
-        let output = self.settings.output.value;
-        let exit = output::print(output, || document("Inspection", plans, report), text);
-        exit.fail_if(report.is_some())
-    }
-
     /// Prints the output of `sync --dry-run`.
     pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
-        let is_blocked = proposals.iter().any(|proposal| proposal.obstacle.is_some());
+        let is_unclear = self.unclear(plans).is_some();
+        let is_blocked = is_unclear || proposals.iter().any(|proposal| proposal.obstacle.is_some());
         let is_pending = proposals.iter().any(|proposal| !proposal.changes.is_empty());
-        let is_blocked = self.unclear(plans).is_some() || is_blocked;
         let text = proposed(&proposals, plans.notes()) + &total(&proposals);
-        let exit = self.show_sync(plans, None, text).fail_if(is_blocked);
+        let exit = self.print("Sync", plans, None, |_| text).fail_if(is_blocked);
         if let Some(what) = &self.refused {
             Printer::notice(format_args!("nothing was written; {}", not_known(what)));
             return Exit::Usage;
@@ -289,13 +273,19 @@ impl Context {
             return self.failed(&outage.error);
         }
         let text = done(&report, plans.notes());
-        let exit = self.show_sync(&plans, Some(&report), text);
+        let exit = self.print("Sync", &plans, Some(&report), |_| text);
         exit.fail_if(!report.failures.is_empty())
     }
 
-    fn show_sync<P: Planned>(&self, plans: &P, report: Option<&Report>, text: String) -> Exit {
-        let document = || document("Sync", plans, report);
-        output::print(self.settings.output.value, document, |_| text)
+    /// Prints the plans as [`document`] for programs, or the text.
+    pub(super) fn print(
+        &self,
+        what: &str,
+        plans: &impl Planned,
+        report: Option<&Report>,
+        text: impl FnOnce(bool) -> String,
+    ) -> Exit {
+        output::print(self.settings.output.value, || document(what, plans, report), text)
     }
 }
 
@@ -303,8 +293,7 @@ impl Context {
 /// come last, because a reader sees the last lines first.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
-        let changes = proposal.changes.announced();
-        changes.map(|(mark, text)| about(mark, &proposal.object, &text))
+        proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))
     });
     let obstacles = proposals.iter().flat_map(|proposal| {
         proposal.obstacle.iter().map(|why| about('!', &proposal.object, &format!("blocked: {why}")))
@@ -380,8 +369,7 @@ pub(super) fn finding(finding: &Finding) -> String {
         Severity::Warning => "!",
     };
     let reason = finding.reason.name();
-    let fix = finding.fix.as_ref();
-    let fix = fix.map(|fix| paragraph("    ", 4, &format!("Fix: {fix}.")));
+    let fix = finding.fix.as_ref().map(|fix| paragraph("    ", 4, &format!("Fix: {fix}.")));
     format!(
         "  {mark} {reason}\n{}{}",
         paragraph("    ", 4, &finding.message),
@@ -391,15 +379,8 @@ pub(super) fn finding(finding: &Finding) -> String {
 
 /// Returns the lines about one value, and about the source that asks for the value. The mark `=` says that the value is
 /// right, `~` that it must change, and `·`, with `is_left`, that it is left as it is.
-pub(super) fn field(
-    name: impl Display,
-    have: &Option<String>,
-    want: &Option<String>,
-    is_left: bool,
-    source: &Source,
-) -> String {
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-    let (have_text, want_text) = (text(have), text(want));
+pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: bool) -> String {
+    let (have_text, want_text) = (have.as_deref().unwrap_or("-"), want.as_deref().unwrap_or("-"));
     let value = match have == want {
         _ if is_left => format!("· {name}: {have_text}"),
         true => format!("= {name}: {want_text}"),
@@ -434,7 +415,6 @@ pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
 
 /// Returns what the next sync would do, or `empty` when it would do nothing.
 pub(super) fn would_do(changes: &Description, empty: &str) -> String {
-    let lines = changes.announced();
-    let lines = lines.map(|(mark, text)| paragraph(&format!("  {mark} "), 8, &text));
+    let lines = changes.announced().map(|(mark, text)| paragraph(&format!("  {mark} "), 8, &text));
     section("\nSYNC WOULD", &lines.collect::<String>(), empty)
 }

@@ -4,7 +4,7 @@
 
 use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
-use crate::controllers::{Counts, Report};
+use crate::controllers::Counts;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::provider::process::{self, is_terminal};
@@ -79,7 +79,7 @@ impl Printer {
                 Exit::Done
             }
             Err(error) => {
-                Printer::failure(&format!("the output can't be written to stdout: {error}"))
+                Printer::failure(format_args!("the output can't be written to stdout: {error}"))
             }
         }
     }
@@ -96,7 +96,7 @@ impl Printer {
     }
 
     /// Prints a notice, and returns the exit code of a failure.
-    pub(super) fn failure(message: &str) -> Exit {
+    pub(super) fn failure(message: impl std::fmt::Display) -> Exit {
         Printer::notice(message);
         Exit::Failed
     }
@@ -202,24 +202,14 @@ pub(super) struct Document<I> {
     /// Null means that they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
+    /// What a `sync` did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Counts>,
 }
 
 impl<I> Document<I> {
-    /// Creates a document. `report` says what a `sync` did.
-    pub(super) fn new(
-        kind: impl Into<String>,
-        items: Vec<I>,
-        report: Option<&Report>,
-    ) -> Document<I> {
-        Document {
-            api_version: "ccm/v2",
-            kind: kind.into(),
-            items,
-            kept: None,
-            summary: report.filter(|report| report.outage.is_none()).map(Report::counts),
-        }
+    pub(super) fn new(kind: impl Into<String>, items: Vec<I>) -> Document<I> {
+        Document { api_version: "ccm/v2", kind: kind.into(), items, kept: None, summary: None }
     }
 }
 
@@ -232,10 +222,8 @@ pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> 
 }
 
 pub(super) fn or_dash(text: &str) -> String {
-    match text {
-        "" => "-".to_owned(),
-        text => text.to_owned(),
-    }
+    let shown = if text.is_empty() { "-" } else { text };
+    shown.to_owned()
 }
 
 #[cfg(test)]

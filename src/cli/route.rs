@@ -36,15 +36,13 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     routes.context.check_profile()?;
     routes.context.show_leader();
     if routes.context.settings.dry_run.value {
-        let plans = routes.read(Sides::Both);
-        let plans = plans.map_err(|why| routes.context.exit(why))?;
+        let plans = routes.context.or_exit(routes.read(Sides::Both))?;
         return Ok(routes.context.would_do(&plans));
     }
     let apis = &routes.context.apis;
     Ok(routes.context.do_now(|| {
         let synced = routes.controller.sync(apis);
-        let plans = Plans { plan: synced.plan, changes: synced.made };
-        (synced.report, plans)
+        (synced.report, Plans { plan: synced.plan, changes: synced.made })
     }))
 }
 
@@ -65,7 +63,7 @@ impl Routes {
         let started = startup::start(command, words)?;
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
-                Printer::failure(&format!(
+                Printer::failure(format_args!(
                     "there are no routes: {}; set it as for the daemon, or take its settings with --settings-from",
                     off.why
                 ))
@@ -188,19 +186,17 @@ fn network(plan: &Plan) -> Option<RouteItem<'_>> {
     (!plan.findings.is_empty()).then_some(item)
 }
 
-const COLUMNS: Columns = Columns {
-    headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
-    wide: &["SERVER", "WANTED GATEWAY"],
-    yielding: &[(2, 15)],
-};
-
 const TABLE: Table<Plans, Row> = Table {
-    columns: COLUMNS,
+    columns: Columns {
+        headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
+        wide: &["SERVER", "WANTED GATEWAY"],
+        yielding: &[(2, 15)],
+    },
     rows: |plans| &mut plans.plan.rows,
-    cells: |row, _| cells(row),
-    half: |row, _, known| match known {
+    cells: |row, _, known| match known {
+        Sides::Both => cells(row),
         Sides::Kubernetes => without(&[1, 3, 4, 5], cells(row)),
-        _ => without(&[2, 3, 5], cells(row)),
+        Sides::Cloud => without(&[2, 3, 5], cells(row)),
     },
     name: |row| format!("route/{}", row.destination),
 };

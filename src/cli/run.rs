@@ -28,10 +28,9 @@ pub(super) struct Parts {
 
 /// Builds the daemon that the words describe.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
-    let failed = |why: String| Printer::failure(&why);
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
-    let lease = leader::lease(&settings, stop).map_err(failed)?;
+    let lease = leader::lease(&settings, stop).map_err(Printer::failure)?;
     // The gate lets writes pass while the Lease is held. Without a Lease
     // it lets them pass until the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
@@ -40,12 +39,12 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
         None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
-    let apis = wire::apis(None, &settings, gate, Urgency::Changed, metadata);
-    let apis = apis.map_err(failed)?;
+    let apis =
+        wire::apis(None, &settings, gate, Urgency::Changed, metadata).map_err(Printer::failure)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
         let why = "--controllers: none is left that could run; nothing to do";
-        return Err(failed(why.into()));
+        return Err(Printer::failure(why));
     }
     log_start(&settings, &apis, &controllers);
     if let Some(lease) = &lease {
@@ -60,31 +59,29 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
 }
 
 pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let Parts { settings, stop, lease, apis, controllers } = assemble(words)?;
-    if settings.dry_run.value {
+    let parts = assemble(words)?;
+    if parts.settings.dry_run.value {
         logging::show_waits();
-        leader::heed_identity(&settings, apis);
-        if let Some(why) = leader::heed_refused_login(&settings, apis) {
+        leader::heed_identity(&parts.settings, parts.apis);
+        if let Some(why) = leader::heed_refused_login(&parts.settings, parts.apis) {
             log::warn!("{why}");
         }
         // There is no write to finish, so that a signal ends the command as it ends any program.
-        return Ok(dry_run(apis, &controllers));
+        return Ok(dry_run(parts.apis, &parts.controllers));
     }
-    daemon::stop_on_signals(stop)
-        .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
-    if settings.once.value {
+    daemon::stop_on_signals(parts.stop)
+        .map_err(|error| Printer::failure(format_args!("signals can't be watched: {error}")))?;
+    if parts.settings.once.value {
         logging::show_waits();
-        return Ok(once(&settings, lease.as_ref(), apis, controllers, stop));
+        return Ok(once(parts));
     }
+    let Parts { settings, stop, lease, apis, controllers } = parts;
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
     let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease.clone());
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let running = daemon::begin(apis, controllers, stop, |name| health.watch(name));
-        match running.until_stopped() {
-            Ended::Stopped => Exit::Done,
-            Ended::Blocked => Exit::Failed,
-        }
+        Exit::Done.fail_if(matches!(running.until_stopped(), Ended::Blocked))
     });
     if exit == Exit::Done {
         log::info!("ended");
@@ -130,16 +127,10 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
 
 /// Does one pass over everything, as a CronJob does. Once the pass has begun, the last line of the log says
 /// how it ended.
-fn once(
-    settings: &Settings,
-    lease: Option<&Arc<Lease>>,
-    apis: &'static Apis,
-    controllers: Vec<Box<dyn Controller>>,
-    stop: &'static Stop,
-) -> Exit {
+fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let begun = clock::now();
     let mut done = None;
-    let exit = leader::lead(settings, lease, || {
+    let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
         // Whether the process was asked to end must be read here, because releasing the Lease afterwards sets
@@ -214,15 +205,12 @@ fn pass(
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
     let mut all = Vec::new();
-    let mut exit = Exit::Done;
     for controller in controllers {
         match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
-                let is_blocked = proposals.iter().any(|proposal| proposal.obstacle.is_some());
-                exit = exit.fail_if(is_blocked);
+                let heading = format!("{}:", controller.name());
                 let lines = objects::proposed(&proposals, []);
-                text +=
-                    &objects::section(&format!("{}:", controller.name()), &lines, "change nothing");
+                text += &objects::section(&heading, &lines, "change nothing");
                 text += "\n";
                 all.extend(proposals);
             }
@@ -232,15 +220,12 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
             }
         }
     }
-    let cloud = daemon::reach_cloud(apis).map_err(|error| error.to_string());
-    let dedicated = apis.dedicated(None, Urgency::Asked);
-    let dedicated = dedicated.map_err(|error| error.to_string());
-    for why in [cloud.err(), dedicated.err()].into_iter().flatten() {
+    let mut is_failed = all.iter().any(|proposal| proposal.obstacle.is_some());
+    let cloud = daemon::reach_cloud(apis).err().map(|error| error.to_string());
+    let dedicated = apis.dedicated(None, Urgency::Asked).err().map(|error| error.to_string());
+    for why in cloud.into_iter().chain(dedicated) {
         log::error!("{why}");
-        exit = Exit::Failed;
+        is_failed = true;
     }
-    match Printer::text(&(text + &objects::total(&all))) {
-        Exit::Done => exit,
-        failed => failed,
-    }
+    Printer::text(&(text + &objects::total(&all))).fail_if(is_failed)
 }

@@ -59,11 +59,7 @@ impl Simulated {
             lease.release();
         }
         let is_lost = self.lease.as_ref().is_some_and(|lease| lease.is_lost());
-        let exit = match ended {
-            _ if is_lost => Exit::Failed,
-            Some(Ended::Blocked) => Exit::Failed,
-            Some(Ended::Stopped) | None => Exit::Done,
-        };
+        let exit = Exit::Done.fail_if(is_lost || matches!(ended, Some(Ended::Blocked)));
         if exit == Exit::Done {
             log::info!("ended");
         }

@@ -43,7 +43,7 @@ const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command. On an error the command ends, and everything was printed.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
-    let mut parsed = parse(command, words.clone(), None)?;
+    let mut parsed = parse(command, words.clone())?;
     clock::quicken(parsed.settings.test_time_scale.value);
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
@@ -67,12 +67,8 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
 
 /// Parses the settings of a command. Wrong settings end a command, and all of them are printed. `doctor`, `status` and
 /// `config` show wrong settings themselves, so that only an error in their own command line ends them.
-pub(super) fn parse(
-    command: Command,
-    words: Vec<OsString>,
-    daemon: Option<&DaemonSettings>,
-) -> Result<Parsed, Exit> {
-    let parsed = settings::parse_with_daemon(command, words, &Process, daemon);
+pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Exit> {
+    let parsed = settings::parse(command, words, &Process);
     if parsed.help {
         return Err(Printer::stdout(&commands::help(command.name())));
     }
@@ -145,14 +141,9 @@ impl Started {
     /// Returns both APIs for a person's command. Such a command does not check whether this machine is attached
     /// to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
-        let apis = wire::apis(
-            self.kube.take(),
-            &self.settings,
-            Arc::clone(&self.gate),
-            Urgency::Asked,
-            None,
-        );
-        let apis = apis.map_err(|why| Printer::failure(&why))?;
+        let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
+        let apis = wire::apis(kube, &self.settings, gate, Urgency::Asked, None)
+            .map_err(Printer::failure)?;
         leader::heed_identity(&self.settings, &apis);
         if let Some(why) = leader::heed_refused_login(&self.settings, &apis) {
             Printer::notice(why);
@@ -208,22 +199,20 @@ fn with_daemon(
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
-    let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
     let found = match named {
-        Some(name) => Ok(Some(named_daemon(&kube, name).map_err(failed)?)),
+        Some(name) => named_daemon(&kube, name).map(Some),
         None => only_daemon(command, &kube),
     };
-    let read = found.and_then(|found| match &found {
-        None => Ok(None),
-        Some((name, workload)) => both(command, words, parsed, name, workload).map(Some),
-    });
-    let unknown = match read {
+    let read = |daemon: Daemon| both(command, words, parsed, &daemon);
+    let unknown = match found.and_then(|found| found.map(read).transpose()) {
         Ok(None) => None,
         Ok(Some((both, unread))) => {
             *parsed = both;
             unread
         }
-        Err(why) if named.is_some() => return Err(failed(why)),
+        Err(why) if named.is_some() => {
+            return Err(Printer::failure(format_args!("--settings-from: {why}")));
+        }
         Err(why) => Some(why),
     };
     let unknown = unknown.filter(|_| !parsed.settings.own_settings.value);
@@ -274,8 +263,7 @@ fn both(
     command: Command,
     words: Vec<OsString>,
     own: &Parsed,
-    name: &WorkloadName,
-    workload: &Value,
+    (name, workload): &Daemon,
 ) -> Result<(Parsed, Option<String>), String> {
     let joined = |problems: Vec<Problem>| {
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
@@ -307,8 +295,7 @@ fn both(
 /// the command itself.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
-    let mut unread: Vec<String> =
-        unread.map(|(what, place)| format!("{what} (in {place})")).collect();
+    let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));
     if container.imports && unset.iter().any(|name| !name.starts_with('-')) {
         unread.push("the variables of whole other objects".to_owned());
     }

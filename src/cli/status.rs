@@ -71,35 +71,34 @@ struct Count {
     total: usize,
 }
 
+impl Count {
+    /// Counts objects. Each value says whether an object is as it should be.
+    fn of(objects: impl Iterator<Item = bool>) -> Count {
+        let (healthy, others): (Vec<bool>, Vec<bool>) = objects.partition(|is_healthy| *is_healthy);
+        Count { healthy: healthy.len(), total: healthy.len() + others.len() }
+    }
+}
+
 impl<'a> Screen<'a> {
     fn new(view: &'a View, all: &'a [Outcome]) -> Screen<'a> {
-        let cluster = view.cluster.as_ref().ok();
         let lease = view.lease.as_ref().ok().and_then(Option::as_ref);
-        let lease = lease.filter(|spec| !spec.holder.is_empty());
         let bad = all.iter().filter(|outcome| outcome.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
-        let routes = view.routes.as_ref().ok();
         Screen {
-            document: Document::new("Status", bad.collect(), None),
+            document: Document::new("Status", bad.collect()),
             leader: lease.map(|spec| &*spec.holder),
             lease_age_seconds: lease.and_then(leader::age_s),
-            kubernetes: cluster.map(|cluster| &*cluster.version.name),
+            kubernetes: view.cluster.as_ref().ok().map(|cluster| &*cluster.version.name),
             calls_left,
             calls_an_hour,
             refreshes: &view.refreshes,
-            nodes: nodes.map(|nodes| Count {
-                healthy: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
-                total: nodes.len(),
-            }),
+            nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
             load_balancers: load_balancers(view),
-            routes: routes.map(|plan| {
+            routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
-                Count {
-                    healthy: ours.clone().filter(|state| *state == State::Ok).count(),
-                    total: ours.count(),
-                }
+                Count::of(ours.map(|state| state == State::Ok))
             }),
         }
     }
@@ -180,13 +179,9 @@ fn unread(gap: &Gap) -> String {
 /// healthy on all ports of each of its Services. A load balancer that several Services share is counted once. Without a
 /// cluster, the load balancers of the project that carry a Service's label are counted.
 fn load_balancers(view: &View) -> Option<Count> {
-    let plans = match (&view.services.plans, &view.cloud.balancers) {
-        (Ok(plans), _) => plans,
-        (_, Ok(balancers)) => {
-            let serving = balancers.iter().filter(|(_, counts)| counts.healthy > 0);
-            return Some(Count { healthy: serving.count(), total: balancers.len() });
-        }
-        (Err(_), Err(_)) => return None,
+    let Ok(plans) = &view.services.plans else {
+        let balancers = view.cloud.balancers.as_ref().ok()?;
+        return Some(Count::of(balancers.iter().map(|(_, counts)| counts.healthy > 0)));
     };
     let mut serves: HashMap<String, bool> = HashMap::new();
     for plan in plans.iter().filter(|plan| plan.want == Want::Ensure) {
@@ -195,5 +190,5 @@ fn load_balancers(view: &View) -> Option<Count> {
         let key = found.map_or(plan.name(), |found| found.id.to_string());
         *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
-    Some(Count { healthy: serves.values().filter(|serves| **serves).count(), total: serves.len() })
+    Some(Count::of(serves.into_values()))
 }

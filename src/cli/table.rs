@@ -29,11 +29,8 @@ impl Columns {
             return render(&[self.headings, self.wide].concat(), &rows);
         }
         rows.iter_mut().for_each(|row| row.truncate(self.headings.len()));
-        if is_terminal(false) {
-            render_cut(self.headings, &rows, self.yielding, columns())
-        } else {
-            render(self.headings, &rows)
-        }
+        let columns = if is_terminal(false) { columns() } else { usize::MAX };
+        render_cut(self.headings, &rows, self.yielding, columns)
     }
 }
 

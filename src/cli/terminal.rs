@@ -93,19 +93,17 @@ fn colored_line(line: &str) -> String {
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
     // A line that is indented further continues the line above it, so its first characters are not a mark.
-    let mark = match rest.get(..2) {
+    let mark = match rest.get(..2).filter(|_| indent <= 2) {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,
         Some("- ") => RED,
         Some("! ") if text.contains("  failed: ") => RED,
         Some("! ") => YELLOW,
+        _ if is_heading(text) => BOLD,
         _ => "",
     };
-    if !mark.is_empty() && indent <= 2 {
+    if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
-    }
-    if is_heading(text) {
-        return format!("\x1b[{BOLD}m{text}\x1b[0m{end}");
     }
     // The cells of a table stand at least two spaces apart, and so do a message and the words before it.
     let mut colored = String::new();

@@ -191,9 +191,8 @@ impl Page {
     /// its heading. A column `meaning` needs no heading.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
-        let (name, cells) = match row.as_slice() {
-            [name, cells @ ..] => (name, cells),
-            [] => return,
+        let Some((name, cells)) = row.split_first() else {
+            return;
         };
         if let [text] = cells {
             return self.paragraph("", INDENT, &format!("{name}: {text}"));

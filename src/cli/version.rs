@@ -57,7 +57,7 @@ pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
             _ => return Err(usage("version takes no words, and no flag but -o")),
         }
     }
-    let document = || Document::new("Version", vec![BUILD], None);
+    let document = || Document::new("Version", vec![BUILD]);
     Ok(output::print(output, document, |_| text()))
 }
 

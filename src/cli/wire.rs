@@ -8,10 +8,9 @@ use crate::hetzner::{self, CloudConnection, Hetzner, NodeSettings, robot};
 use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file, without_tls,
 };
-use crate::kube::{self, config};
+use crate::kube::{self, Client, config};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_ROUTES_ENABLED, HCLOUD_TOKEN};
-use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency};
-use crate::provider::{clock, process};
+use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency, clock, process};
 use crate::settings::{Command, Settings};
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -68,7 +67,7 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
 /// Returns both APIs as the settings name them. A new client of Kubernetes is made when `kube` is `None`. `writes` is
 /// the urgency of writes to the cloud. No call is made.
 pub(super) fn apis(
-    kube: Option<kube::Client>,
+    kube: Option<Client>,
     settings: &Settings,
     gate: Arc<dyn Gate>,
     writes: Urgency,
@@ -80,8 +79,7 @@ pub(super) fn apis(
     };
     kube.scope = service_scope(settings);
     let provider = provider(settings, gate, writes, metadata)?;
-    let token = settings.token.value.as_ref();
-    let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);
+    let length = settings.token.value.as_ref().map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
         log::warn!(
             "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
@@ -91,7 +89,7 @@ pub(super) fn apis(
     Ok(together(settings, kube, provider))
 }
 
-pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
+pub(super) fn together(settings: &Settings, kube: Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
     apis.set_dedicated_max_age(settings.robot_cache_timeout.value);
@@ -112,7 +110,6 @@ pub(super) fn provider(
             authorities.unusable
         );
     }
-    let token = settings.token.value.clone();
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::Settings {
         profile: settings.cloud_provider.value,
@@ -120,7 +117,11 @@ pub(super) fn provider(
             endpoint: settings.endpoint.value.clone(),
             tls: Tls { more_authorities: authorities.certificates.into(), ..Tls::default() },
             proxies: proxies()?,
-            token: token.ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
+            token: settings
+                .token
+                .value
+                .clone()
+                .ok_or_else(|| format!("{HCLOUD_TOKEN}: not set"))?,
             debug: settings.debug.value,
             timing: timing(hetzner::READ_TIMEOUT),
         },
@@ -151,20 +152,14 @@ fn robot(settings: &Settings) -> Option<robot::Settings> {
 }
 
 /// Returns a client of the cluster that the settings name. No call is made.
-pub(super) fn kube_client(
-    settings: &Settings,
-    gate: Arc<dyn Gate>,
-) -> Result<kube::Client, String> {
+pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Client, String> {
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
 /// Returns the client that is used for the Lease only. Its time-outs leave room for a second try before the renew
 /// deadline. A test that shortens time does not shorten these time-outs, because the deadline itself ends a leadership
 /// whose renewal is too late.
-pub(super) fn lease_client(
-    settings: &Settings,
-    gate: Arc<dyn Gate>,
-) -> Result<kube::Client, String> {
+pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Client, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
     let timing =
@@ -172,15 +167,11 @@ pub(super) fn lease_client(
     client(settings, gate, timing)
 }
 
-fn client(
-    settings: &Settings,
-    gate: Arc<dyn Gate>,
-    timing: Timing,
-) -> Result<kube::Client, String> {
+fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Client, String> {
     let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
     access.tls.tls.more_authorities = authorities()?.certificates.into();
-    Ok(kube::Client::new(access, proxies()?, timing, gate))
+    Ok(Client::new(access, proxies()?, timing, gate))
 }
 
 /// Returns a time of a Lease, or of a write that must fit into a Lease. A test may shorten such a time to a tenth at
@@ -234,8 +225,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     let switches = [enabled, &settings.configure_cloud_routes];
     if let Some(switch) = switches.into_iter().find(|flag| !flag.value) {
         let why = format!("{} is false", switch.source.name());
-        let is_wanted = false;
-        return Err(RoutesOff { why, is_wanted });
+        return Err(RoutesOff { why, is_wanted: false });
     }
     // A dual-stack cluster of profile `hcloud` gets no routes unless they are asked for, as with
     // hcloud-cloud-controller-manager, because such a cluster may rely on having no routes.

@@ -196,14 +196,11 @@ impl Metric {
             labels = self.labels_of(&[]);
             place = series.iter().position(|series| series.labels == labels);
         }
-        match place {
-            Some(place) => change(&mut series[place]),
-            None => {
-                let mut new = Series { labels, value: 0.0, buckets: Vec::new() };
-                change(&mut new);
-                series.push(new);
-            }
-        }
+        let place = place.unwrap_or_else(|| {
+            series.push(Series { labels, value: 0.0, buckets: Vec::new() });
+            series.len() - 1
+        });
+        change(&mut series[place]);
     }
 
     /// Returns the labels as they stand between the braces. A missing value becomes `other`.
@@ -217,8 +214,7 @@ impl Metric {
     }
 
     fn write(&self, text: &mut String) {
-        let (name, kind) = (self.name, self.kind.name());
-        let help = self.help;
+        let (name, help, kind) = (self.name, self.help, self.kind.name());
         // Writing to a String does not fail.
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for series in self.series().iter() {

@@ -87,10 +87,8 @@ fn first_part(text: &str) -> Result<(u128, &str), String> {
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    let number = |digits: &str| {
-        let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));
-        digits.fold(0, |sum, digit| sum * 10 + digit)
-    };
+    // Only an empty text is no number here.
+    let number = |digits: &str| digits.parse::<u128>().unwrap_or(0);
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_u128.pow(fraction.len() as u32);
     let part = number(whole) * unit + number(fraction) * unit / scale;
@@ -111,9 +109,7 @@ fn unit(name: &str) -> Result<u128, String> {
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         "" => return Err("a duration needs a unit, e.g. 5s or 1m30s".to_owned()),
-        _ => {
-            return Err(format!("{name:?} is no unit of time; use h, m, s, ms, us or ns"));
-        }
+        _ => return Err(format!("{name:?} is no unit of time; use h, m, s, ms, us or ns")),
     })
 }
 

@@ -43,11 +43,8 @@ impl Selector {
                 parts.len()
             ));
         }
-        let requirements = parts.into_iter().map(requirement);
-        Ok(Selector {
-            text: text.to_owned(),
-            requirements: requirements.collect::<Result<_, _>>()?,
-        })
+        let requirements = parts.into_iter().map(requirement).collect::<Result<_, _>>()?;
+        Ok(Selector { text: text.to_owned(), requirements })
     }
 
     /// Returns the selector as it was written.
@@ -67,9 +64,7 @@ impl Requirement {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         let is_met = match &self.wanted {
             Wanted::Any => value.is_some(),
-            Wanted::OneOf(values) => {
-                value.is_some_and(|value| values.iter().any(|allowed| allowed == value))
-            }
+            Wanted::OneOf(values) => value.is_some_and(|value| values.contains(value)),
             Wanted::Above(least) => number().is_some_and(|number| number > *least),
             Wanted::Below(most) => number().is_some_and(|number| number < *most),
         };

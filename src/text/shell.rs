@@ -12,12 +12,8 @@ pub fn is_plain(word: &str) -> bool {
 /// Returns a command to copy. `begin` is our own text, and is not quoted. Each argument becomes
 /// one word in every shell, whatever the argument holds.
 pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
-    let mut command = begin.to_owned();
-    for argument in arguments {
-        command.push(' ');
-        command.push_str(&shell_word(&argument.to_string()));
-    }
-    command
+    let words = arguments.iter().map(|argument| shell_word(&argument.to_string()));
+    Vec::from_iter(std::iter::once(begin.to_owned()).chain(words)).join(" ")
 }
 
 fn shell_word(text: &str) -> String {

@@ -111,15 +111,10 @@ pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> St
 }
 
 fn without_numbers(text: &str) -> String {
-    let mut shape = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_ascii_digit() {
-            true if shape.ends_with('0') => {}
-            true => shape.push('0'),
-            false => shape.push(c),
-        }
-    }
-    shape
+    let zeros = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c });
+    let mut shape = Vec::from_iter(zeros);
+    shape.dedup_by(|next, last| *next == '0' && *last == '0');
+    shape.into_iter().collect()
 }
 
 /// Returns the 64-bit FNV-1a hash, which is the same for all versions and machines. The hashers of std

@@ -2,7 +2,7 @@
 //! names, base URLs.
 
 use ipnet::Ipv4Net;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Parses a boolean like Go's `strconv.ParseBool`.
 pub fn boolean(text: &str) -> Result<bool, String> {
@@ -23,10 +23,8 @@ pub fn count(text: &str) -> Result<u32, String> {
 
 /// Parses an IP range. `10.0.1.7/24` is read as the subnet that it lies in.
 pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
-    match text.parse::<Ipv4Net>() {
-        Ok(range) => Ok(range.trunc()),
-        Err(_) => Err("use an IP range, e.g. 10.0.1.0/24".to_owned()),
-    }
+    let range = text.parse::<Ipv4Net>().map_err(|_| "use an IP range, e.g. 10.0.1.0/24")?;
+    Ok(range.trunc())
 }
 
 /// Whether the text is a DNS subdomain as Kubernetes accepts it, RFC 1123.
@@ -43,10 +41,8 @@ pub fn is_label(text: &str) -> bool {
 /// Whether the text is the key of a label as Kubernetes and the Cloud API accept it: a name, or a domain, a
 /// slash and a name.
 pub fn is_label_key(text: &str) -> bool {
-    let (domain, name) = match text.split_once('/') {
-        Some((domain, name)) => (Some(domain), name),
-        None => (None, text),
-    };
+    let (domain, name) =
+        text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
@@ -104,8 +100,7 @@ pub fn leaves_unencrypted(url: &str) -> bool {
 /// Whether the host is in 127.0.0.0/8, ::1 or `localhost`, so that no packet leaves the machine.
 pub fn is_this_machine(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
-        || host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
-        || host.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback())
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Reads `host`, `host:port` or `[IPv6]:port`. Returns the host without brackets, and the port. An empty port counts as

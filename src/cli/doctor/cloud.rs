@@ -1,7 +1,7 @@
 //! Checks of the cloud APIs: the token, the project and the private Network. With `ROBOT_ENABLED=true` the login of the
 //! Robot web service, and which of its servers are nodes, are checked as well.
 
-use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok};
+use super::outcome::{Gap, Outcome, Verdict, counted, need, or_ok};
 use super::reads;
 use super::view::View;
 use crate::cli::wire::TOKEN_CHARACTERS;
@@ -26,27 +26,27 @@ pub(super) fn token(view: &View) -> Verdict {
     let characters = *view.token.as_ref()?;
     let source = view.settings.token.source.name();
     let found = format!("{characters} characters, from {source}");
-    Ok(match characters {
+    Ok(vec![match characters {
         TOKEN_CHARACTERS => Outcome::ok(found),
         _ => Outcome::warn(
             format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),
             "copy it anew, whole and without anything else",
         ),
-    })
+    }])
 }
 
 pub(super) fn api(view: &View) -> Verdict {
     let servers = view.cloud.servers.as_ref()?;
-    Ok(Outcome::ok(format!(
+    Ok(vec![Outcome::ok(format!(
         "{} accepts the token; its project has {}",
         view.settings.endpoint.value.as_str(),
         counted(servers.len(), "server")
-    )))
+    ))])
 }
 
 pub(super) fn permission(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
-    Ok(match &view.cloud.checkup.permission {
+    Ok(vec![match &view.cloud.checkup.permission {
         Permission::ReadWrite => Outcome::ok(
             "the token may write: the test request was answered with not found, and not refused",
         ),
@@ -57,7 +57,7 @@ pub(super) fn permission(view: &View) -> Verdict {
         Permission::Unknown(why) | Permission::Refused(why) => {
             Outcome::skipped(format!("whether the token may write is unknown: {why}"))
         }
-    })
+    }])
 }
 
 pub(super) fn rate_limit(view: &View) -> Verdict {
@@ -66,10 +66,10 @@ pub(super) fn rate_limit(view: &View) -> Verdict {
     let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
         need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
-        return Ok(Outcome::skipped(why));
+        return Ok(vec![Outcome::skipped(why)]);
     };
     let found = format!("{remaining} of {limit} calls an hour are left");
-    Ok(match remaining {
+    Ok(vec![match remaining {
         0 => Outcome::fail(
             format!("none of {limit} calls an hour are left: whatever is asked is refused"),
             remedy,
@@ -78,13 +78,13 @@ pub(super) fn rate_limit(view: &View) -> Verdict {
             Outcome::warn(format!("{found}: refreshes wait"), remedy)
         }
         _ => Outcome::ok(found),
-    })
+    }])
 }
 
 pub(super) fn clock(view: &View) -> Verdict {
     let Some(ahead_s) = view.cloud.checkup.clock_ahead_s else {
         need(&view.cloud.servers, "api")?;
-        return Ok(Outcome::skipped("the API did not say what time it is"));
+        return Ok(vec![Outcome::skipped("the API did not say what time it is")]);
     };
     let skew_s = ahead_s.unsigned_abs();
     let is = if ahead_s > 0 { "behind" } else { "ahead of" };
@@ -93,16 +93,16 @@ pub(super) fn clock(view: &View) -> Verdict {
          of Leases are judged by it"
     );
     let remedy = "let it follow a time server: timedatectl set-ntp true";
-    Ok(match skew_s {
+    Ok(vec![match skew_s {
         FAIL_SKEW_S.. => Outcome::fail(found, remedy),
         WARN_SKEW_S.. => Outcome::warn(found, remedy),
         _ => Outcome::ok("this machine's clock agrees with the API's"),
-    })
+    }])
 }
 
 pub(super) fn network(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
-    Ok(match (&view.cloud.checkup.network, hides_routes(view)) {
+    Ok(vec![match (&view.cloud.checkup.network, hides_routes(view)) {
         (None, _) => {
             Outcome::skipped(format!("{HCLOUD_NETWORK} is not set: no private Network is used"))
         }
@@ -123,7 +123,7 @@ pub(super) fn network(view: &View) -> Verdict {
                 "set {HCLOUD_NETWORK} to the ID or the name of one of the project's Networks; digits are always an ID"
             ),
         ),
-    })
+    }])
 }
 
 /// Returns the ID of the Network when there are dedicated servers and routes, and the Network does not expose its
@@ -139,14 +139,14 @@ pub(super) fn attached(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
     let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
-        Some(Err(_)) => return Ok(Outcome::skipped("not checked: see network")),
-        None => return Ok(Outcome::skipped(format!("{HCLOUD_NETWORK} is not set"))),
+        Some(Err(_)) => return Ok(vec![Outcome::skipped("not checked: see network")]),
+        None => return Ok(vec![Outcome::skipped(format!("{HCLOUD_NETWORK} is not set"))]),
     };
     if view.settings.network_disable_attached_check.value {
         let why = format!("{HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true turns this check off");
-        return Ok(Outcome::skipped(why));
+        return Ok(vec![Outcome::skipped(why)]);
     }
-    Ok(match &view.cloud.checkup.attached {
+    Ok(vec![match &view.cloud.checkup.attached {
         Attached::Yes => Outcome::ok(format!("this machine is attached to {network}")),
         Attached::Unknown(why) => Outcome::skipped(format!(
             "the metadata service can't be asked, as outside of Hetzner Cloud: {why}"
@@ -159,20 +159,16 @@ pub(super) fn attached(view: &View) -> Verdict {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be"
             );
             // The daemon may run on another machine when this command runs outside of a pod.
-            if startup::is_set_here("KUBERNETES_SERVICE_HOST") {
-                Outcome::fail(found, remedy)
-            } else {
-                Outcome::warn(found, remedy)
-            }
+            Outcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
-    })
+    }])
 }
 
-pub(super) fn robot_login(view: &View) -> Verdicts {
-    let Some(servers) = &reads::of_login(view) else {
+pub(super) fn robot_login(view: &View) -> Verdict {
+    let Some(servers) = reads::of_login(view).transpose()? else {
         return Ok(Vec::new());
     };
-    let shown = counted(servers.as_ref()?.len(), "dedicated server");
+    let shown = counted(servers.len(), "dedicated server");
     let found = format!(
         "{} accepts the login, which sees {shown}",
         view.settings.robot_endpoint.value.as_str()
@@ -181,10 +177,10 @@ pub(super) fn robot_login(view: &View) -> Verdicts {
     let unseen = nodes.filter(|plan| matches!(plan.server, Server::Gone(InstanceId::Dedicated(_))));
     let remedy = "use the web service user of the account that has the servers: the Admin login of one server sees that \
                   one alone, and another account's none of them";
-    Ok(vec![match (unseen.count(), servers) {
-        (0, Ok(servers)) if servers.is_empty() => Outcome::warn(found, remedy),
-        (0, _) => Outcome::ok(found),
-        (unseen, _) => {
+    Ok(vec![match unseen.count() {
+        0 if servers.is_empty() => Outcome::warn(found, remedy),
+        0 => Outcome::ok(found),
+        unseen => {
             let unseen = counted(unseen, "node");
             Outcome::warn(format!("{found}, and not those of {unseen}"), remedy)
         }
@@ -193,35 +189,28 @@ pub(super) fn robot_login(view: &View) -> Verdicts {
 
 /// Reports what the list of dedicated servers shows beyond each node's own server: servers that may be the missing
 /// server of a node, and servers whose contract ends.
-pub(super) fn dedicated(view: &View) -> Verdicts {
+pub(super) fn dedicated(view: &View) -> Verdict {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
         Some(servers) => servers.map_err(|gap| gap.behind("robot"))?,
     };
     let nodes = need(&view.nodes, "nodes")?;
-    let matched = nodes.iter().filter_map(|plan| match &plan.server {
-        Server::Matched(server, _) => Some((server.id, plan)),
-        _ => None,
-    });
-    let cancelled = matched.clone().filter_map(|(_, plan)| match &plan.server {
-        Server::Matched(server, _) if server.is_cancelled => {
-            let name = &plan.object.name;
-            Some(cancelled(server, name).on("node", name))
+    let (mut outcomes, mut matched) = (Vec::new(), HashSet::new());
+    for plan in nodes {
+        if let Server::Matched(server, _) = &plan.server {
+            matched.insert(server.id);
+            outcomes.extend(cancelled(server, &plan.object.name));
         }
-        _ => None,
-    });
-    let mut outcomes: Vec<Outcome> = cancelled.collect();
-    let matched: HashSet<InstanceId> = matched.map(|(id, _)| id).collect();
+    }
     let (with_node, others): (Vec<&Instance>, Vec<&Instance>) =
         servers.iter().partition(|instance| matched.contains(&instance.id));
     let waits = |plan: &NodePlan| plan.server == Server::Unmatched && is_uninitialized(&plan.node);
-    let shown = |server: &&Instance| format!("{} ({})", server.name, server.id);
     if nodes.iter().any(waits) {
         outcomes.extend(others.iter().map(unmatched));
     }
     let with_node = counted(with_node.len(), "dedicated server");
-    let others: Vec<String> = others.iter().map(shown).collect();
-    let ok = match others.as_slice() {
+    let others = others.iter().map(|server| format!("{} ({})", server.name, server.id));
+    let ok = match Vec::from_iter(others).as_slice() {
         [] => format!("{with_node}, each with its node"),
         others => format!("{with_node} with a node; without one: {}", text::some_of(others)),
     };
@@ -235,14 +224,14 @@ fn unmatched(server: &&Instance) -> Outcome {
     Outcome::warn(found, remedy).on("server", &server.name)
 }
 
-fn cancelled(server: &Instance, node: &str) -> Outcome {
+fn cancelled(server: &Instance, node: &str) -> Option<Outcome> {
     let (id, paid) = (server.id, node::paid_until(server));
     let found = format!("its dedicated server {id} is cancelled{paid}");
     let remedy = format!(
         "move its pods in time ({}), or revoke the cancellation in Robot",
         shell_command("kubectl drain", &[&node])
     );
-    Outcome::warn(found, remedy)
+    server.is_cancelled.then(|| Outcome::warn(found, remedy).on("node", node))
 }
 
 /// Whether the node is on a dedicated server and no login is set to look the server up. The check `robot` reports the

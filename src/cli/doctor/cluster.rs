@@ -1,6 +1,6 @@
 //! Checks of the API server, of our rights there, of the leader, and of other programs that do the same work.
 
-use super::outcome::{Gap, Outcome, Verdict, Verdicts, need, or_ok};
+use super::outcome::{Gap, Outcome, Verdict, need, or_ok};
 use super::reads::COUNT_EVENTS;
 use super::view::{Cluster, View};
 use crate::cli::leader;
@@ -18,7 +18,7 @@ const OTHER: &str = "cloud-controller-manager";
 const OURS: &str = "ccm-from-scratch";
 
 pub(super) fn reached(view: &View) -> Verdict {
-    Ok(Outcome::ok(view.cluster.as_ref()?.at.as_str()))
+    Ok(vec![Outcome::ok(view.cluster.as_ref()?.at.as_str())])
 }
 
 fn cluster<'a>(view: &'a View) -> Result<&'a Cluster, Gap> {
@@ -29,7 +29,7 @@ pub(super) fn version(view: &View) -> Verdict {
     let version = &cluster(view)?.version;
     let digits = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let found = format!("Kubernetes {}", version.name);
-    Ok(match (version.major.as_str(), digits.parse::<u32>()) {
+    Ok(vec![match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => Outcome::fail(
             format!("{found}, and 1.{MINOR_AT_LEAST} is the oldest that is supported"),
             "upgrade the cluster: an older one drops fields that are written, again and again",
@@ -39,15 +39,14 @@ pub(super) fn version(view: &View) -> Verdict {
             format!("{found}: not tested"),
             "watch what ccm run --dry-run would do before you let it write",
         ),
-    })
+    }])
 }
 
 pub(super) fn rights(view: &View) -> Verdict {
     let missing = cluster(view)?.missing.as_ref()?;
-    let names = missing.iter().map(|(verb, resource)| format!("{verb} {resource}"));
-    let names: Vec<String> = names.collect();
+    let names = Vec::from_iter(missing.iter().map(|(verb, resource)| format!("{verb} {resource}")));
     let found = format!("this user may not: {}", names.join(", "));
-    Ok(match missing.iter().all(|need| *need == COUNT_EVENTS) {
+    Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
         _ if missing.is_empty() => Outcome::ok("this user may do all that the daemon does"),
         true => Outcome::warn(
             format!("{found}; a repeated event is then not counted, only renewed"),
@@ -58,18 +57,18 @@ pub(super) fn rights(view: &View) -> Verdict {
             "bind the roles of manifests/base/role.yaml and manifests/base/lease.yaml to it; if the daemon \
              runs as another user, run doctor as that one",
         ),
-    })
+    }])
 }
 
 pub(super) fn lease(view: &View) -> Verdict {
     let spec = view.lease.as_ref()?.as_ref();
     let key = leader::key(view.settings);
-    let spec = spec.filter(|spec| !spec.holder.is_empty());
     let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
         None => "no leader, so nothing is done".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
-            let age_s = age_s.max(0);
-            return Ok(Outcome::ok(format!("{key}: {holder} leads, and renewed it {age_s} s ago")));
+            return Ok(vec![Outcome::ok(format!(
+                "{key}: {holder} leads, and renewed it {age_s} s ago"
+            ))]);
         }
         Some((holder, Some(age_s), _)) => {
             format!("{holder} held it and has not renewed it for {age_s} s: no leader")
@@ -77,13 +76,13 @@ pub(super) fn lease(view: &View) -> Verdict {
         Some((holder, None, _)) => format!("{holder} holds it and never renewed it"),
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
-    Ok(Outcome::warn(
+    Ok(vec![Outcome::warn(
         format!("{key}: {found}"),
         format!(
             "start the daemon, or see why it does not run: {pods}; where a CronJob does the work, there is no leader \
              between two runs"
         ),
-    ))
+    )])
 }
 
 /// Whether another cloud-controller-manager is at work. Routes, nodes and load balancers may then be as that
@@ -92,15 +91,14 @@ pub(super) fn is_another_at_work(view: &View) -> bool {
     other_ccm(view).is_ok_and(|others| others.iter().any(Outcome::is_bad))
 }
 
-pub(super) fn other_ccm(view: &View) -> Verdicts {
+pub(super) fn other_ccm(view: &View) -> Verdict {
     let remedy = |stop: &str| {
         format!(
             "let one of them work: stop the other one{stop}; ccm help migrate shows how to move from one to the other"
         )
     };
-    let spec = view.lease.as_ref().ok().and_then(Option::as_ref);
-    let holder = spec.map(|spec| &spec.holder);
-    let holder = holder.filter(|holder| holder.starts_with("hcloud-") && holder.contains(OTHER));
+    let mut holders = view.lease.iter().flatten().map(|spec| &spec.holder);
+    let holder = holders.find(|holder| holder.starts_with("hcloud-") && holder.contains(OTHER));
     let workloads = match (&view.workloads, holder) {
         (Err(_), Some(_)) => &Vec::new(),
         (workloads, _) => workloads.as_ref()?,
@@ -167,10 +165,9 @@ fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
     Ok(ours)
 }
 
-pub(super) fn probes(view: &View) -> Verdicts {
-    let wrong =
-        own(view)?.into_iter().filter(|workload| workload.probed_ports.contains(&SECURE_PORT));
-    let wrong = wrong.map(|workload| {
+pub(super) fn probes(view: &View) -> Verdict {
+    let is_wrong = |workload: &&Workload| workload.probed_ports.contains(&SECURE_PORT);
+    let wrong = own(view)?.into_iter().filter(is_wrong).map(|workload| {
         let outcome = Outcome::fail(
             format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
@@ -181,7 +178,7 @@ pub(super) fn probes(view: &View) -> Verdicts {
 }
 
 /// Reports workloads of the daemon whose pods do not stay up.
-pub(super) fn daemon(view: &View) -> Verdicts {
+pub(super) fn daemon(view: &View) -> Verdict {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {
         let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;

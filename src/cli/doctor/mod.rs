@@ -26,86 +26,78 @@ use super::startup;
 use crate::settings::Command;
 pub(super) use observe::Observer;
 pub(super) use outcome::{Gap, Outcome, Seen};
-use outcome::{SEE_ERROR, Status, Verdict, Verdicts, or_ok};
+use outcome::{SEE_ERROR, Status, Verdict, or_ok};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::View;
 
 /// A check, which has its name, what it looks at, the fix for a failed read, and the function that decides.
-type Check = (Text, Text, Text, Decide);
+type Check = (Text, Text, Text, fn(&View) -> Verdict);
 type Text = &'static str;
-
-enum Decide {
-    /// The function returns one outcome for the whole check.
-    One(fn(&View) -> Verdict),
-    /// The function returns an outcome for each object that has a problem.
-    Each(fn(&View) -> Verdicts),
-}
-use Decide::{Each, One};
 
 const SEE_API_SERVER: &str = "check the API server's own health";
 
 #[rustfmt::skip] // Each row has the name and what the check looks at, then the fix and the function.
 const CHECKS: &[Check] = &[
     ("settings", "the environment: each variable that ccm reads",
-        "", Each(settings)),
+        "", settings),
     ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
         "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
-         HCLOUD_TOKEN_FILE to its file", One(cloud::token)),
+         HCLOUD_TOKEN_FILE to its file", cloud::token),
     ("api", "GET /servers of the Cloud API, every page",
-        SEE_ERROR, One(cloud::api)),
+        SEE_ERROR, cloud::api),
     ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
-        "", One(cloud::permission)),
+        "", cloud::permission),
     ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
-        "", One(nodes::project)),
+        "", nodes::project),
     ("rate-limit", "RateLimit headers of the Cloud API",
-        "", One(cloud::rate_limit)),
+        "", cloud::rate_limit),
     ("clock", "the Date header of the Cloud API beside this machine's clock",
-        "", One(cloud::clock)),
+        "", cloud::clock),
     ("network", "HCLOUD_NETWORK; GET /networks; with Robot whether its routes are exposed to its vSwitch",
-        "", One(cloud::network)),
+        "", cloud::network),
     ("attached", "private-networks of the metadata service",
-        "", One(cloud::attached)),
+        "", cloud::attached),
     ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once",
-        "", Each(cloud::robot_login)),
+        "", cloud::robot_login),
     ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
-        One(cluster::reached)),
+        cluster::reached),
     ("version", "GET /version of the API server",
-        "", One(cluster::version)),
+        "", cluster::version),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
         "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
-        One(cluster::rights)),
+        cluster::rights),
     ("lease", "the Lease of leader election",
-        SEE_API_SERVER, One(cluster::lease)),
+        SEE_API_SERVER, cluster::lease),
     ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
-        "", Each(cluster::other_ccm)),
+        "", cluster::other_ccm),
     ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
-        "", Each(cluster::probes)),
+        "", cluster::probes),
     ("daemon", "pods of ccm's own Deployment or DaemonSet",
-        "", Each(cluster::daemon)),
+        "", cluster::daemon),
     ("provider-ids", "spec.providerID of each node",
-        "", Each(nodes::provider_ids)),
+        "", nodes::provider_ids),
     ("kubelets", "provider ID and uninitialized taint of each node",
-        "", Each(nodes::kubelets)),
+        "", nodes::kubelets),
     ("nodes", "each node and its server",
-        SEE_API_SERVER, Each(nodes::servers)),
+        SEE_API_SERVER, nodes::servers),
     ("dedicated", "servers of the Robot web service beside the nodes",
-        "", Each(cloud::dedicated)),
+        "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taint shutdown",
-        "", Each(nodes::ready)),
+        "", nodes::ready),
     ("servers", "each node's server; without the cluster all servers of the project",
-        "", Each(nodes::off)),
+        "", nodes::off),
     ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
-        SEE_ERROR, Each(routes::routes)),
+        SEE_ERROR, routes::routes),
     ("pod-network", "condition NetworkUnavailable of each node",
-        "", Each(routes::pod_network)),
+        "", routes::pod_network),
     ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
-        SEE_ERROR, Each(services::services)),
+        SEE_ERROR, services::services),
     ("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
-        SEE_ERROR, Each(services::targets)),
+        SEE_ERROR, services::targets),
     ("orphans", "load balancers with this cluster's label, and the Services that there are",
-        SEE_ERROR, Each(services::orphans)),
+        SEE_ERROR, services::orphans),
 ];
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -114,7 +106,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let shown = || all.iter().collect::<Vec<_>>();
     let exit = output::print(
         started.settings.output.value,
-        || Document::new("Doctor", shown(), None),
+        || Document::new("Doctor", shown()),
         |is_wide| report(&shown(), is_wide) + &counts(&all),
     );
     Ok(exit.fail_if(is_failed(&all)))
@@ -124,11 +116,7 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
 pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
     let mut all = Vec::new();
     for (check, _, if_unread, decide) in CHECKS {
-        let outcomes = match decide {
-            One(decide) => decide(view).map(|outcome| vec![outcome]),
-            Each(decide) => decide(view),
-        };
-        let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
+        let outcomes = decide(view).unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
         all.extend(outcomes.into_iter().map(|outcome| Outcome { check, ..outcome }));
     }
     all.sort_by_key(|outcome| outcome.status);
@@ -147,8 +135,7 @@ pub(super) fn selected(outcomes: &[Outcome], at_most: usize) -> Vec<&Outcome> {
     });
     let mut ranked: Vec<(Status, usize, usize)> = ranked.collect();
     ranked.sort_unstable();
-    let chosen = ranked.into_iter().take(at_most).map(|(.., place)| place);
-    let chosen: BTreeSet<usize> = chosen.collect();
+    let chosen = BTreeSet::from_iter(ranked.into_iter().take(at_most).map(|(.., place)| place));
     chosen.into_iter().map(|place| &outcomes[place]).collect()
 }
 
@@ -156,7 +143,7 @@ pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
     outcomes.iter().any(|outcome| outcome.status == Status::Fail)
 }
 
-fn settings(view: &View) -> Verdicts {
+fn settings(view: &View) -> Verdict {
     let remedy = "correct it; until then the checks below rest on its default";
     let problems = view.problems.iter().map(|problem| Outcome::fail(problem.as_str(), remedy));
     or_ok(problems, "every setting has a value that it may have")

@@ -2,7 +2,7 @@
 //! API alone shows is reported without Kubernetes.
 
 use super::cloud;
-use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
+use super::outcome::{Gap, Outcome, Verdict, counted, need, or_ok, reported};
 use super::view::View;
 use crate::controllers::lifecycle::{SHUTDOWN, switch_on};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized, join_anew};
@@ -28,15 +28,13 @@ fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<Outcome>,
     ok: impl Into<String>,
-) -> Verdicts {
-    let outcomes =
-        nodes.iter().filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
-    or_ok(outcomes, ok)
+) -> Verdict {
+    let outcome = |plan: &NodePlan| Some(decide(plan)?.on("node", &plan.object.name));
+    or_ok(nodes.iter().filter_map(outcome), ok)
 }
 
 fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
-    let mut findings = plan.all_findings();
-    findings.find(|finding| reasons.contains(&finding.reason))
+    plan.all_findings().find(|finding| reasons.contains(&finding.reason))
 }
 
 pub(super) fn project(view: &View) -> Verdict {
@@ -44,7 +42,7 @@ pub(super) fn project(view: &View) -> Verdict {
     let nodes = need(&view.nodes, "nodes")?;
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
-    Ok(match (own, matched) {
+    Ok(vec![match (own, matched) {
         (0, _) => Outcome::skipped("no node is on a server that this project should have"),
         (_, 0) => Outcome::fail(
             format!(
@@ -55,7 +53,7 @@ pub(super) fn project(view: &View) -> Verdict {
              the servers were made anew under their names, delete the Node objects, and each kubelet registers again",
         ),
         _ => Outcome::ok(format!("{matched} of {count} with its server in the token's project")),
-    })
+    }])
 }
 
 /// Returns an error when no node has its server in the token's project. The check `project` then reports this for
@@ -69,7 +67,7 @@ pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     }
 }
 
-pub(super) fn provider_ids(view: &View) -> Verdicts {
+pub(super) fn provider_ids(view: &View) -> Verdict {
     let nodes = need(&view.nodes, "nodes")?;
     let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
     let is_ours_hcloud = view.settings.cloud_provider.value.name() == "hcloud";
@@ -90,7 +88,7 @@ pub(super) fn provider_ids(view: &View) -> Verdicts {
     each(nodes, decide, "none is another provider's")
 }
 
-pub(super) fn kubelets(view: &View) -> Verdicts {
+pub(super) fn kubelets(view: &View) -> Verdict {
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::NotExternal])?;
         Some(reported(Outcome::fail, finding, &inspect(plan)))
@@ -100,7 +98,7 @@ pub(super) fn kubelets(view: &View) -> Verdicts {
 }
 
 /// Reports the worst problem of each node.
-pub(super) fn servers(view: &View) -> Verdicts {
+pub(super) fn servers(view: &View) -> Verdict {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
     if matches!(own(nodes), (1.., 0)) {
@@ -129,15 +127,14 @@ pub(super) fn servers(view: &View) -> Verdicts {
             (None, None) => None,
         }
     };
-    let ours =
-        nodes.iter().filter(|plan| !matches!(plan.server, Server::Foreign | Server::Unknown));
-    let count = counted(ours.count(), "node");
+    let is_ours = |plan: &&NodePlan| !matches!(plan.server, Server::Foreign | Server::Unknown);
+    let count = counted(nodes.iter().filter(is_ours).count(), "node");
     each(nodes, decide, format!("{count}, none without its server"))
 }
 
 /// Reports nodes that are not ready for another reason than their server, and ready nodes that still have the taint of
 /// a server that is off. The checks `servers` and `nodes` report the nodes that are not ready because of their server.
-pub(super) fn ready(view: &View) -> Verdicts {
+pub(super) fn ready(view: &View) -> Verdict {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
     let down = nodes.iter().filter(is_down).count();
@@ -194,7 +191,7 @@ fn see_kubelet(plan: &NodePlan) -> String {
 }
 
 /// Reports servers that are off: the servers of nodes, or all servers of the project when the nodes were not read.
-pub(super) fn off(view: &View) -> Verdicts {
+pub(super) fn off(view: &View) -> Verdict {
     let servers = need(&view.cloud.servers, "api")?;
     let ok = "no server of a node is off";
     let is_all = servers.iter().all(|instance| instance.is_off);

@@ -168,7 +168,7 @@ impl<'a> Observer<'a> {
             (Duration::ZERO, ONE_LOOK)
         };
         let kube = wire::kube_client(settings, wire::gate(Command::Doctor, settings));
-        let no_cluster = kube.as_ref().err().cloned().map(reads::failed);
+        let has_cluster = kube.as_ref().map(drop).map_err(|why| reads::failed(why.clone()));
         let kube = kube.unwrap_or_else(|_| kube::Client::of_nowhere());
         let apis = provider(settings).map(|provider| {
             let mut apis = wire::together(settings, kube, provider);
@@ -177,7 +177,7 @@ impl<'a> Observer<'a> {
             apis
         });
         let reader =
-            Reader { started, begun: clock::now(), apis, no_cluster, look, has_rights: false };
+            Reader { started, begun: clock::now(), apis, has_cluster, look, has_rights: false };
         Observer { reader, keep, cloud: None }
     }
 
@@ -199,13 +199,12 @@ impl<'a> Observer<'a> {
         ended.retain(|(stage, _)| stage.is_of_cloud);
         self.cloud = Some((view.cloud.clone(), ended));
         let settings = &self.reader.started.settings;
-        let refreshes = self.reader.apis.as_ref().map(|apis| {
-            apis.refreshes(
+        if let Ok(apis) = &self.reader.apis {
+            view.refreshes = apis.refreshes(
                 settings.node_status_update_frequency.value,
                 settings.load_balancer_resync_period.value,
-            )
-        });
-        view.refreshes = refreshes.unwrap_or_default();
+            );
+        }
         view
     }
 
@@ -249,8 +248,7 @@ fn provider(settings: &Settings) -> Seen<Hetzner> {
     settings.token.value.get_or_insert_with(SecretSource::none);
     let gate = wire::gate(Command::Doctor, &settings);
     let metadata = wire::metadata(&settings);
-    let provider = wire::provider(&settings, gate, Urgency::Asked, metadata);
-    provider.map_err(reads::failed)
+    wire::provider(&settings, gate, Urgency::Asked, metadata).map_err(reads::failed)
 }
 
 #[cfg(test)]

@@ -45,11 +45,9 @@ pub(in crate::cli) struct Outcome {
     pub(super) remedy: String,
 }
 
-/// The result of a check that reports on the whole. The error says that something the check needs was not read.
-pub(super) type Verdict = Result<Outcome, Gap>;
-
-/// The result of a check that reports on each object. The error says that something the check needs was not read.
-pub(super) type Verdicts = Result<Vec<Outcome>, Gap>;
+/// The result of a check: one outcome for the whole, or one for each object that has a problem. The error says that
+/// something the check needs was not read.
+pub(super) type Verdict = Result<Vec<Outcome>, Gap>;
 
 /// Something that was read, or the reason why it was not read.
 pub(in crate::cli) type Seen<T> = Result<T, Gap>;
@@ -128,13 +126,13 @@ impl Outcome {
         }
     }
 
-    /// Returns a failure when `is_all` says that every object of the kind has the problem, else a warning.
+    /// Returns a failure when `is_grave`, e.g. because every object of the kind has the problem, else a warning.
     pub(super) fn bad(
-        is_all: bool,
+        is_grave: bool,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Outcome {
-        let status = if is_all { Status::Fail } else { Status::Warn };
+        let status = if is_grave { Status::Fail } else { Status::Warn };
         Outcome::new(status, message, remedy)
     }
 
@@ -169,10 +167,7 @@ pub(super) fn reported(
 }
 
 /// Returns the outcomes. When there are none, returns one outcome with the message `ok`.
-pub(super) fn or_ok(
-    outcomes: impl IntoIterator<Item = Outcome>,
-    ok: impl Into<String>,
-) -> Verdicts {
+pub(super) fn or_ok(outcomes: impl IntoIterator<Item = Outcome>, ok: impl Into<String>) -> Verdict {
     let mut outcomes: Vec<Outcome> = outcomes.into_iter().collect();
     if outcomes.is_empty() {
         outcomes.push(Outcome::ok(ok));

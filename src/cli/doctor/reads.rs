@@ -1,6 +1,6 @@
 //! The reads of the stages in `observe`, and the rights that a role must allow for them.
 
-use super::outcome::{Credential, Gap, Seen};
+use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{Cloud, Cluster, Need, View};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
@@ -28,9 +28,10 @@ use std::time::{Duration, Instant};
 pub(super) struct Reader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
-    /// The clients of both APIs. The cluster may be asked only when `no_cluster` is `None`.
+    /// The clients of both APIs.
     pub(super) apis: Seen<Apis>,
-    pub(super) no_cluster: Option<Gap>,
+    /// Whether the cluster may be asked. The error says why there is no client of it.
+    pub(super) has_cluster: Seen<()>,
     /// How long the answers of Kubernetes are used again, before Kubernetes is asked anew.
     pub(super) look: Duration,
     /// Whether it is known that the user may do all that the daemon does.
@@ -84,12 +85,8 @@ pub(super) fn token(reader: &Reader) -> Seen<usize> {
 }
 
 pub(super) fn cluster(reader: &Reader) -> Seen<Cluster> {
-    let apis = match (&reader.apis, &reader.no_cluster) {
-        (_, Some(gap)) => return Err(gap.clone()),
-        (Err(_), None) => return Err(Gap::Needs("api")),
-        (Ok(apis), None) => apis,
-    };
-    let kube = &*apis.kube;
+    reader.has_cluster.as_ref()?;
+    let kube = &*need(&reader.apis, "api")?.kube;
     let unreached = |error: kube::Error| {
         let why = format!("{error} ({})", kube.origin());
         if error.is_unauthorized() {
@@ -124,7 +121,7 @@ fn missing(reader: &Reader, kube: &kube::Client) -> Result<Vec<Need>, kube::Erro
     Ok(missing)
 }
 
-/// Reads the Lease, and takes the cluster's identity from it.
+/// Reads the Lease, and takes the cluster's identity from it. Returns `None` when nobody holds the Lease.
 pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -132,10 +129,9 @@ pub(super) fn lease(reader: &Reader) -> Seen<Option<LeaseSpec>> {
         return Err(Gap::NotHere(why.into()));
     }
     let key = leader::key(settings);
-    let lease = apis.kube.lease(&key).map_err(cache::Error::Kube);
-    let lease = lease.map_err(gap)?;
+    let lease = apis.kube.lease(&key).map_err(|error| gap(error.into()))?;
     apis.identity.heed(&key, lease.as_ref());
-    Ok(lease.map(|lease| lease.spec()))
+    Ok(lease.map(|lease| lease.spec()).filter(|spec| !spec.holder.is_empty()))
 }
 
 pub(super) fn workloads(reader: &Reader) -> Seen<Vec<Workload>> {
@@ -201,9 +197,7 @@ pub(super) fn network(cloud: &Cloud) -> Seen<()> {
 pub(super) fn balancers(reader: &Reader, has_cluster: bool) -> Seen<Vec<(String, TargetCounts)>> {
     let provider = &reader.apis.as_ref()?.provider;
     let balancers = provider.load_balancers().filter(|_| !has_cluster);
-    let Some(balancers) = balancers else {
-        return Err(Gap::Needs("services"));
-    };
+    let balancers = balancers.ok_or(Gap::Needs("services"))?;
     let snapshot = provider.prepare().and_then(|()| balancers.observe(&[], Urgency::Needed));
     let all = snapshot.map_err(cloud_gap)?.all().into_iter();
     Ok(all.map(|(balancer, _)| (balancer.name.clone(), balancer.target_counts(None))).collect())
@@ -215,10 +209,10 @@ pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
     let servers = cloud.servers.as_ref();
     let known = Servers {
         cloud: Ok(servers.map_or(&[][..], |servers| servers.as_slice())),
-        dedicated: cloud
-            .dedicated
-            .as_ref()
-            .map_or(Ok(&[]), |listed| listed.as_ref().map(|listed| listed.as_slice())),
+        dedicated: match &cloud.dedicated {
+            None => Ok(&[]),
+            Some(listed) => listed.as_ref().map(|listed| listed.as_slice()),
+        },
     };
     let nodes = nodes.map_err(gap)?.value;
     Ok(node::plan(&nodes, known, &*apis.provider, Timestamp::MIN))
@@ -238,8 +232,7 @@ pub(super) fn routes(reader: &Reader) -> Seen<route::Plan> {
         };
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
     })?;
-    let routes = RouteController::new(routes);
-    routes.evaluate(apis, reader.look).map_err(gap)
+    RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
 
 pub(super) fn services(reader: &Reader, external: &mut Vec<Balancer>) -> Seen<Vec<ServicePlan>> {
@@ -286,8 +279,7 @@ pub(super) fn orphans(reader: &Reader) -> Seen<Vec<Orphan>> {
 }
 
 pub(super) fn kept(reader: &Reader) -> Seen<Vec<Kept>> {
-    let (_, kept) = service::kept(reader.apis.as_ref()?).map_err(gap)?;
-    Ok(kept)
+    service::kept(reader.apis.as_ref()?).map(|(_, kept)| kept).map_err(gap)
 }
 
 fn without_login() -> Gap {
@@ -298,51 +290,42 @@ fn without_login() -> Gap {
 }
 
 fn cloud_gap(error: provider::Error) -> Gap {
-    let fixes = [
-        format!(
-            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and \
-             set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
-        ),
-        "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
-         Terraform)"
-            .to_owned(),
-        format!(
+    let fix = match error.kind {
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
+            let fix = format!(
+                "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and \
+                 set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
+            );
+            return Gap::Refused(Credential::Cloud, error.message, Some(fix));
+        }
+        ErrorKind::RateLimited { .. } => {
+            "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
+             Terraform)"
+                .to_owned()
+        }
+        _ => format!(
             "check {HCLOUD_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
         ),
-    ];
-    match error.kind {
-        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
-            let [login, ..] = fixes;
-            Gap::Refused(Credential::Cloud, error.message, Some(login))
-        }
-        _ => fixable(error, fixes),
-    }
+    };
+    Gap::Failed(error.message, Some(fix))
 }
 
 fn robot_gap(error: provider::Error) -> Gap {
-    let fixes = [
-        format!(
+    let fix = match error.kind {
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => format!(
             "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
              Web service and app settings); ccm shows refused credentials once in ten minutes, because three refused \
              logins block the IP of this machine for as long"
         ),
-        "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
-         scripts)"
-            .to_owned(),
-        format!(
+        ErrorKind::RateLimited { .. } => {
+            "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
+             scripts)"
+                .to_owned()
+        }
+        _ => format!(
             "check {ROBOT_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
              nodes on dedicated servers keep what they have"
         ),
-    ];
-    fixable(error, fixes)
-}
-
-/// Returns the gap with one of three fixes: for a refused login, for a rate limit, and for every other error.
-fn fixable(error: provider::Error, [login, limit, other]: [String; 3]) -> Gap {
-    let fix = match error.kind {
-        ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
-        ErrorKind::RateLimited { .. } => limit,
-        _ => other,
     };
     Gap::Failed(error.message, Some(fix))
 }

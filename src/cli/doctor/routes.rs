@@ -1,7 +1,7 @@
 //! Checks of the private Network's routes, as the route controller sees them, and of what nodes report about
 //! their pods' network.
 
-use super::outcome::{Gap, Outcome, Verdicts, need, or_ok, reported};
+use super::outcome::{Gap, Outcome, Verdict, need, or_ok, reported};
 use super::view::View;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -11,25 +11,23 @@ use crate::provider::Severity;
 use crate::provider::variables::HCLOUD_NETWORK_ROUTES_ENABLED;
 use std::collections::HashSet;
 
-pub(super) fn routes(view: &View) -> Verdicts {
+pub(super) fn routes(view: &View) -> Verdict {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
         let why = "another controller may keep them as it wants: see other-ccm";
         return Err(Gap::NotHere(why.into()));
     }
-    let network = plan.network.iter();
-    let network = network
-        .flat_map(|network| plan.findings.iter().map(move |finding| ("network", network, finding)));
+    let mut outcomes: Vec<Outcome> = blocked(view, plan).collect();
+    let network = plan.network.iter().map(|network| ("network", network, &plan.findings));
     // A node has findings when its pods have addresses outside of `--cluster-cidr`.
-    let nodes = plan.nodes.iter();
-    let nodes = nodes
-        .flat_map(|node| node.findings.iter().map(move |finding| ("node", &node.object, finding)));
-    let warnings = network.chain(nodes).filter(|(_, _, one)| one.severity == Severity::Warning);
-    let warnings = warnings.map(|(kind, object, finding)| {
-        reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)
-    });
-    let mut outcomes: Vec<Outcome> = blocked(view, plan).chain(warnings).collect();
+    let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
+    for (kind, object, findings) in network.chain(nodes) {
+        let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning);
+        outcomes.extend(warnings.map(|finding| {
+            reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)
+        }));
+    }
     outcomes.extend(without_pod_cidr(view));
     outcomes.extend(to_change(plan));
     or_ok(outcomes, in_order(plan))
@@ -111,7 +109,7 @@ fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
 }
 
 /// Reports nodes that say that their pods can't be reached. Nothing new is scheduled on such a node.
-pub(super) fn pod_network(view: &View) -> Verdicts {
+pub(super) fn pod_network(view: &View) -> Verdict {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
         nodes.iter().filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
@@ -132,15 +130,13 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
         }
     };
     let found = format!("{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there");
-    let outcomes =
-        cut_off.iter().map(|name| Outcome::warn(found.as_str(), remedy).on("node", name));
-    or_ok(outcomes, format!("no node says {NETWORK_UNAVAILABLE}=True"))
+    let outcome = |name: &String| Outcome::warn(found.as_str(), remedy).on("node", name);
+    or_ok(cut_off.iter().map(outcome), format!("no node says {NETWORK_UNAVAILABLE}=True"))
 }
 
 /// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
 fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
     names.iter().all(|name| {
-        let node = plan.nodes.iter().find(|node| node.object.name == *name);
-        node.is_some_and(|node| node.unavailable == Some(false))
+        plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))
     })
 }

@@ -1,13 +1,13 @@
 //! Checks of Services and their load balancers.
 
 use super::nodes;
-use super::outcome::{Gap, Outcome, SEE_ERROR, Verdicts, counted, need, or_ok, reported};
+use super::outcome::{Gap, Outcome, SEE_ERROR, Verdict, counted, need, or_ok, reported};
 use super::view::View;
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
-use crate::provider::{Balancer, BalancerHealth, Finding, Health, PortOwner, Reason, clock};
+use crate::provider::{Balancer, BalancerHealth, Finding, PortOwner, Reason, Target, clock};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// When a CronJob runs `ccm`, an hour may lie between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
-pub(super) fn services(view: &View) -> Verdicts {
+pub(super) fn services(view: &View) -> Verdict {
     let plans = match &view.services.plans {
         Err(Gap::Needs(check @ ("api" | "network" | "routes"))) => return unplanned(view, check),
         plans => plans.as_ref()?,
@@ -29,12 +29,11 @@ pub(super) fn services(view: &View) -> Verdicts {
     nodes::need_project(view)?;
     let mut outcomes = Vec::new();
     for plan in plans {
-        let blocked = plan.obstacle().into_iter();
         let shows = inspect(&plan.service);
-        let blocked = blocked.map(|finding| reported(Outcome::fail, finding, &shows));
-        let warned = plan.warnings();
-        let warned = warned.map(|finding| reported(Outcome::warn, finding, &shows));
-        let all = blocked.chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
+        let blocked = plan.obstacle().map(|finding| reported(Outcome::fail, finding, &shows));
+        let warned = plan.warnings().map(|finding| reported(Outcome::warn, finding, &shows));
+        let all =
+            blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
@@ -61,13 +60,12 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
         let mut set = plan.service.metadata.annotations.iter();
         plan.want == Want::Ensure && set.any(|(set, _)| set.eq_ignore_ascii_case(&key))
     };
-    let namespaces: BTreeSet<&str> =
-        plans.iter().filter(asks).map(|plan| plan.service.metadata.namespace.as_ref()).collect();
+    let namespaces = plans.iter().filter(asks).map(|plan| &*plan.service.metadata.namespace);
+    let namespaces = Vec::from_iter(namespaces.collect::<BTreeSet<&str>>());
     let is_limited = view.settings.load_balancers.permitted.private_ipv4_ranges.is_some();
     if is_limited || namespaces.len() < 2 {
         return None;
     }
-    let namespaces: Vec<&str> = namespaces.into_iter().collect();
     let what = format!(
         "Services of several namespaces ({}) choose private addresses by annotation private-ipv4: each may take any free \
          address of the Network, also one at which other programs expect something else, such as a database that was \
@@ -108,30 +106,22 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome>
 /// uses the load balancer, because that Service gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
-    let uses = |plan: &ServicePlan| {
-        let found = plan.cloud.found.as_ref();
-        found.is_some_and(|found| found.id == balancer.id)
-    };
+    let uses =
+        |plan: &ServicePlan| plan.cloud.found.as_ref().is_some_and(|found| found.id == balancer.id);
     for plan in plans {
-        let Some(own) = plan.service.spec.ports.iter().find(|port| port.node_port == Some(to))
-        else {
-            continue;
-        };
-        let of = plan.service.full_name();
-        return match (uses(plan), own.port == port.port) {
-            (true, true) | (false, false) => None,
-            _ => Some(format!("sends traffic to node port {to} of Service {of}")),
-        };
+        let mut ports = plan.service.spec.ports.iter();
+        if let Some(own) = ports.find(|port| port.node_port == Some(to)) {
+            let of = plan.service.full_name();
+            let is_left = uses(plan) != (own.port == port.port);
+            return is_left.then(|| format!("sends traffic to node port {to} of Service {of}"));
+        }
     }
-    if !plans.iter().any(uses) {
-        return None;
-    }
-    let checks = balancer.targets.iter().map(|target| {
-        let mut checks = target.health.iter();
-        checks.find(|check| check.port == port.port)
-    });
-    let fails = |check: Option<&Health>| check.is_some_and(|check| check.status == "unhealthy");
-    let is_dead = !balancer.targets.is_empty() && checks.into_iter().all(fails);
+    let fails = |target: &Target| {
+        let check = target.health.iter().find(|check| check.port == port.port);
+        check.is_some_and(|check| check.status == "unhealthy")
+    };
+    let targets = &balancer.targets;
+    let is_dead = plans.iter().any(uses) && !targets.is_empty() && targets.iter().all(fails);
     is_dead.then(|| format!("no target answers at its node port {to}"))
 }
 
@@ -141,7 +131,7 @@ fn on(service: &Service, outcome: Outcome) -> Outcome {
 
 /// Reports what Kubernetes alone shows when the cloud was not read. The check
 /// that `check` names reports why the cloud was not read.
-fn unplanned(view: &View, check: &'static str) -> Verdicts {
+fn unplanned(view: &View, check: &'static str) -> Verdict {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&Service| {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
@@ -173,11 +163,7 @@ fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
         _ => remedy,
     };
     let message = lack + &failed.unwrap_or_default();
-    Some(if is_late(plan) {
-        Outcome::fail(message, remedy)
-    } else {
-        Outcome::warn(message, remedy)
-    })
+    Some(Outcome::bad(is_late(plan), message, remedy))
 }
 
 /// Whether the Service has waited longer than a working daemon would let it wait for its address or its end.
@@ -264,13 +250,11 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
         let at = other.not_valid_after?;
         let left = at.duration_since(clock::timestamp());
         let is_over = left.is_negative();
+        let namespace = &plan.service.metadata.namespace;
         let remedy = match (&other.secret, other.is_managed) {
             (Some(_), _) => format!(
                 "see why the Secret is not renewed ({}, where cert-manager makes it), and whether it can be used: {}",
-                shell_command(
-                    "kubectl -n",
-                    &[&plan.service.metadata.namespace, &"get", &"certificate"]
-                ),
+                shell_command("kubectl -n", &[namespace, &"get", &"certificate"]),
                 inspect(&plan.service)
             ),
             (None, true) => format!(
@@ -292,7 +276,7 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
 
 /// Reports load balancers whose targets get no traffic. When the cluster was not read, these are the load balancers of
 /// every cluster in the project.
-pub(super) fn targets(view: &View) -> Verdicts {
+pub(super) fn targets(view: &View) -> Verdict {
     if let Ok(balancers) = &view.cloud.balancers {
         let outcomes = balancers.iter().filter_map(|(name, counts)| {
             let health = counts.health();
@@ -316,7 +300,7 @@ pub(super) fn targets(view: &View) -> Verdicts {
     or_ok(outcomes, ok)
 }
 
-pub(super) fn orphans(view: &View) -> Verdicts {
+pub(super) fn orphans(view: &View) -> Verdict {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());

@@ -20,7 +20,7 @@ pub(in crate::cli) struct View<'a> {
     /// The length of the token in characters.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<Cluster>,
-    /// `None` means that there is no Lease.
+    /// `None` means that nobody holds the Lease.
     pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
     /// The workloads in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,

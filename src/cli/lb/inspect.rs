@@ -10,7 +10,7 @@ use crate::controllers::service::{self, ServicePlan, Want};
 use crate::kube::{Involved, PastEvent};
 use crate::provider::{
     Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
-    ShownCertificate,
+    ShownCertificate, Target,
 };
 use crate::settings::Command;
 use crate::text;
@@ -27,11 +27,9 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
         let _ = context.check_profile();
     }
     plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
-    let text = |is_wide| {
-        let inspect = |plan| inspection(plan, failed_try(plan), is_wide, known);
-        plans.iter().map(inspect).collect()
-    };
-    Ok(context.show(&plans, outage.as_ref(), text))
+    let text = |is_wide| plans.iter().map(|plan| inspection(plan, is_wide, known)).collect();
+    let exit = context.print("Inspection", &plans, outage.as_ref(), text);
+    Ok(exit.fail_if(outage.is_some()))
 }
 
 const TIB: f64 = (1_u64 << 40) as f64;
@@ -45,20 +43,16 @@ const EVENT_CHARACTERS_SHOWN: usize = 1000;
 /// Reads the events of the Service and the current usage of its load balancer, with one call each. What can't be read
 /// is left out.
 fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
-    let events = (known != Sides::Cloud).then(|| service::past_events(apis, Some(&plan.object)));
-    match events {
-        None => {}
-        Some(Ok(mut events)) => {
-            events.reverse();
-            plan.events = Some(events);
+    if known != Sides::Cloud {
+        match service::past_events(apis, Some(&plan.object)) {
+            Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
+            // The daemon's role does not allow this call.
+            Err(error) if error.is_forbidden() => log::debug!("{error}"),
+            Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
-        // The daemon's role does not allow this call.
-        Some(Err(error)) if error.is_forbidden() => log::debug!("{error}"),
-        Some(Err(error)) => Printer::notice(format_args!("events can't be read: {error}")),
     }
     if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
-        let usage = cloud.usage(found.id);
-        let usage = usage.map_err(|error| {
+        let usage = cloud.usage(found.id).inspect_err(|error| {
             Printer::notice(format_args!("connections and requests can't be read: {error}"));
         });
         found.consumption.usage = usage.ok();
@@ -75,12 +69,7 @@ fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
 
 /// Returns the text for one Service. With `is_wide` the text has every field, else the fields that differ and those
 /// that are set.
-fn inspection(
-    plan: &ServicePlan,
-    failed: Option<Arc<PastEvent>>,
-    is_wide: bool,
-    known: Sides,
-) -> String {
+fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     let of_found =
         |text: fn(&Balancer) -> String| plan.cloud.found.as_ref().map(text).unwrap_or_default();
     let annotations = plan.service.metadata.annotations.iter();
@@ -88,7 +77,7 @@ fn inspection(
     [
         section(
             "FINDINGS",
-            &findings(plan, failed, known),
+            &findings(plan, known),
             match known {
                 Sides::Kubernetes => "none in its annotations",
                 known => known.or_unknown("none"),
@@ -124,10 +113,10 @@ fn inspection(
 }
 
 /// Returns what blocks the Service, then what does not work, then the other findings with warnings first.
-fn findings(plan: &ServicePlan, failed: Option<Arc<PastEvent>>, known: Sides) -> String {
+fn findings(plan: &ServicePlan, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
-    texts.extend(failed.as_deref().map(failed_lines));
+    texts.extend(failed_try(plan).as_deref().map(failed_lines));
     texts.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
     others.sort_by_key(|finding| finding.severity != Severity::Warning);
@@ -145,10 +134,7 @@ fn fields(plan: &ServicePlan, is_wide: bool) -> String {
         0 => String::new(),
         more => line(format_args!("  {more} more, unset: -o wide shows them")),
     };
-    let fields = fields.into_iter().map(|other| {
-        field(&other.field, &other.have, &other.want, other.want.is_none(), &other.source)
-    });
-    fields.collect::<String>() + &more
+    fields.into_iter().map(|value| field(value, value.want.is_none())).collect::<String>() + &more
 }
 
 /// Returns the price of the load balancer, its traffic in this month, and its current
@@ -168,9 +154,8 @@ fn usage(found: &Balancer) -> String {
         (usage.connections_per_second, "new ones a second"),
         (usage.requests_per_second, "requests a second"),
     ];
-    let now = now.map(|(value, what)| Some(format!("{:.1} {what}", value?)));
-    let now: Vec<String> = now.into_iter().flatten().collect();
-    let now = (!now.is_empty()).then(|| now.join(", "));
+    let now = now.into_iter().filter_map(|(value, what)| Some(format!("{:.1} {what}", value?)));
+    let now = Some(Vec::from_iter(now).join(", ")).filter(|now| !now.is_empty());
     let rows = [("price", price), ("traffic", carried), ("now", now)];
     let lines = rows.into_iter().filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
     section("\nUSAGE", &lines.collect::<String>(), "not known")
@@ -184,12 +169,12 @@ fn certificates(found: &Balancer) -> String {
         let name = format!("{} ({})", certificate.name, certificate.id);
         vec![ports.join(", "), name, or_dash(&ends.unwrap_or_default()), certificate.origin()]
     };
-    let rows = found.certificates.iter().map(row).collect();
-    table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], rows)
+    table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], found.certificates.iter().map(row))
 }
 
 /// Returns the table, or an empty text when there is no row.
-fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows = Vec::from_iter(rows);
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
@@ -218,11 +203,10 @@ fn said(event: &PastEvent) -> String {
 /// Returns the fields that are set in the Service's spec, except ports and annotations.
 fn spec(plan: &ServicePlan) -> String {
     let spec = &plan.service.spec;
-    let ranges = spec.load_balancer_source_ranges.join(",");
     let fields = [
         ("externalTrafficPolicy", &spec.external_traffic_policy),
         ("loadBalancerIP", &spec.load_balancer_ip),
-        ("loadBalancerSourceRanges", &ranges),
+        ("loadBalancerSourceRanges", &spec.load_balancer_source_ranges.join(",")),
         ("sessionAffinity", &spec.session_affinity),
         ("ipFamilies", &spec.ip_families.join(",")),
     ];
@@ -299,19 +283,19 @@ fn port(port: &ServicePort) -> String {
     }
 }
 
+/// Returns the health check of each port of each target.
+fn checks(plan: &ServicePlan) -> impl Iterator<Item = (&Target, &Health)> {
+    let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
+    targets.flat_map(|target| target.health.iter().map(move |health| (target, health)))
+}
+
 /// Returns the results of the health checks, with a row for each port of each target.
 fn health(plan: &ServicePlan) -> String {
-    let rows = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
-        target.health.iter().map(|health| {
-            vec![
-                target.name.clone(),
-                health.port.to_string(),
-                health.status.to_string(),
-                or_dash(&why(health)),
-            ]
-        })
+    let rows = checks(plan).map(|(target, health)| {
+        let (port, status) = (health.port.to_string(), health.status.to_string());
+        vec![target.name.clone(), port, status, or_dash(&why(health))]
     });
-    table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows.collect())
+    table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
 fn why(health: &Health) -> String {
@@ -336,13 +320,9 @@ fn failed_lines(failed: &PastEvent) -> String {
 }
 
 /// Returns the targets that get no traffic, because such targets are what most people look for.
-fn unhealthy(plan: &ServicePlan) -> Vec<String> {
-    let lines = plan.cloud.found.iter().flat_map(|found| &found.targets).flat_map(|target| {
-        target.health.iter().filter(|health| health.cause.is_some()).map(|health| {
-            let (name, port, why) = (&target.name, health.port, why(health));
-            let text = format!("target {name} is unhealthy on port {port}: {why}");
-            paragraph("  ! ", 4, &text)
-        })
-    });
-    lines.collect()
+fn unhealthy(plan: &ServicePlan) -> impl Iterator<Item = String> {
+    checks(plan).filter(|(_, health)| health.cause.is_some()).map(|(target, health)| {
+        let (name, port, why) = (&target.name, health.port, why(health));
+        paragraph("  ! ", 4, &format!("target {name} is unhealthy on port {port}: {why}"))
+    })
 }

@@ -6,7 +6,7 @@ use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::{Balancer, Field, Kept, Protocol, clock};
+use crate::provider::{Balancer, Field, Kept, Protocol, ServicePort, clock};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -21,7 +21,6 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let begun = clock::now();
     TABLE.show(context, || {
         let empty = if is_off { turned_off() + ".\n" } else { nothing(&settings.namespace.value) };
-        let (controller, apis) = (&services.controller, &context.apis);
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
         if sides == Sides::Both && !settings.watch.value {
@@ -36,17 +35,16 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         if let Some(selector) = selector.filter(|_| sides != Sides::Cloud) {
             let such = context.apis.kube.services_with(selector.as_str());
             let such = such.map_err(|error| context.failed(&error.into()))?;
-            let such: HashSet<&str> =
-                such.iter().map(|service| service.metadata.uid.as_str()).collect();
+            let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
         // Kept certificates have neither a namespace nor the labels of a Service, so nothing that is kept is
         // listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
-        let kept = (!is_left_out).then(|| controller.kept(apis));
+        let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
         if let Some(Err(error)) = &kept {
-            Printer::failure(&format!("what is kept could not be read: {error}"));
+            Printer::failure(format_args!("what is kept could not be read: {error}"));
         }
         list.kept = kept.map(Result::ok);
         list.below = kept_lines(list.kept.iter().flatten().flatten());
@@ -64,8 +62,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
         } else {
             format!("certificate {} ({}), for", kept.name, kept.id)
         };
-        let line = format!("{what} {of}");
-        paragraph("  ", 6, &line)
+        paragraph("  ", 6, &format!("{what} {of}"))
     });
     match lines.collect::<String>() {
         none if none.is_empty() => none,
@@ -81,38 +78,37 @@ fn nothing(namespace: &Option<String>) -> String {
     format!("{place} has no Service of type LoadBalancer.\n")
 }
 
-const COLUMNS: Columns = Columns {
-    headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
-    wide: &["ID", "TYPE", "LOCATION", "USE"],
-    // When the table is too wide, the column `DIFF` is cut first, then the name of the load balancer, which follows
-    // from the Service's name, and then the name of the Service. When that is not enough, `DIFF` is cut further.
-    yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
-};
-
 const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
-    columns: COLUMNS,
+    columns: Columns {
+        headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
+        wide: &["ID", "TYPE", "LOCATION", "USE"],
+        // When the table is too wide, the column `DIFF` is cut first, then the name of the load balancer, which
+        // follows from the Service's name, and then the name of the Service. When that is not enough, `DIFF` is cut
+        // further.
+        yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
+    },
     rows: |plans| plans,
-    cells,
-    half: |plan, is_wide, known| {
-        let row = cells(plan, is_wide);
-        if known == Sides::Cloud {
-            let is_known = !plan.service.metadata.name.is_empty();
-            return without(if is_known { &[4] } else { &[0, 4] }, row);
+    cells: |plan, is_wide, known| match known {
+        Sides::Both => cells(plan, is_wide),
+        Sides::Kubernetes => {
+            let mut row = without(&[1, 3, 4, 5, 6, 7, 8], cells(plan, is_wide));
+            let mut status = plan.service.status.load_balancer.ingress.iter();
+            let address = status.find_map(|entry| entry.hostname.clone().or(entry.ip.clone()));
+            row[2] = or_dash(&address.unwrap_or_default());
+            row
         }
-        let mut row = without(&[1, 3, 4, 5, 6, 7, 8], row);
-        let mut status = plan.service.status.load_balancer.ingress.iter();
-        let address = status.find_map(|ingress| ingress.hostname.clone().or(ingress.ip.clone()));
-        row[2] = or_dash(&address.unwrap_or_default());
-        row
+        Sides::Cloud if plan.service.metadata.name.is_empty() => {
+            without(&[0, 4], cells(plan, is_wide))
+        }
+        Sides::Cloud => without(&[4], cells(plan, is_wide)),
     },
     name: ServicePlan::name,
 };
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let found = plan.cloud.found.as_ref();
-    let addresses = found.filter(|_| !serves_others_alone(plan));
-    let addresses = addresses.iter().flat_map(|found| &found.addresses);
-    let addresses = addresses.take(if is_wide { usize::MAX } else { 1 });
+    let addresses = found.filter(|_| !serves_others_alone(plan)).map(|found| &found.addresses);
+    let addresses = addresses.into_iter().flatten().take(if is_wide { usize::MAX } else { 1 });
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
@@ -162,16 +158,19 @@ fn diff(plan: &ServicePlan) -> String {
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
         _ => written(plan),
     };
-    if plan.want == Want::Ensure && serves_nothing(plan) {
+    let is_tcp = |port: &ServicePort| port.protocol == Protocol::Tcp;
+    if plan.want == Want::Ensure && !plan.service.spec.ports.iter().any(is_tcp) {
         words.push("no TCP port".into());
     }
     words.extend(warnings(plan));
     or_dash(&words.join(","))
 }
 
-/// Returns what a sync would write to either API.
+/// Returns what a sync would write to either API. All ports that differ are one word, and so are all targets and all
+/// labels.
 fn written(plan: &ServicePlan) -> Vec<String> {
-    let mut words = fields(plan);
+    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
+    let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());
     if plan.add_finalizer {
         words.push("finalizer".into());
     }
@@ -193,18 +192,6 @@ fn warnings(plan: &ServicePlan) -> Vec<String> {
     reasons.truncate(WARNINGS_SHOWN);
     reasons.extend((more > 0).then(|| format!("+{more}")));
     reasons
-}
-
-/// Whether the load balancer takes no traffic at all, because the Service has no TCP port.
-fn serves_nothing(plan: &ServicePlan) -> bool {
-    !plan.service.spec.ports.iter().any(|port| port.protocol == Protocol::Tcp)
-}
-
-/// Returns the fields that differ. All ports that differ are one word, and so are all targets and all labels.
-fn fields(plan: &ServicePlan) -> Vec<String> {
-    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
-    let words: BTreeSet<String> = differing.map(word).collect();
-    words.into_iter().collect()
 }
 
 fn word(field: &Field) -> String {

@@ -27,12 +27,11 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         return delete_orphans(&services);
     }
     let context = &services.context;
-    let selection = services.selection().map_err(|why| context.exit(why))?;
+    let selection = context.or_exit(services.selection())?;
     context.show_leader();
     if context.settings.dry_run.value {
         let plans = services.controller.evaluate_pass(&context.apis, &selection);
-        let plans = plans.map_err(|error| context.failed(&error))?;
-        return Ok(context.would_do(&plans));
+        return Ok(context.would_do(&context.or_exit(plans)?));
     }
     let Services { context, controller, .. } = &mut services;
     Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
@@ -41,13 +40,11 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let context = &services.context;
     check_answer(services, "--delete-orphans")?;
-    let is_dry = context.settings.dry_run.value;
     let begun = clock::now();
-    let plans = services.evaluate(&Selection::All);
-    let plans = plans.map_err(|why| context.exit(why))?;
+    let plans = context.or_exit(services.evaluate(&Selection::All))?;
     let orphans = services.orphans(&plans, begun)?;
     let ids: HashSet<u64> = orphans.iter().filter_map(deletable).collect();
-    if is_dry {
+    if context.settings.dry_run.value {
         return Ok(context.would_do(&orphans));
     }
     let what = match ids.len() {
@@ -75,8 +72,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
 
 /// Returns the ID of the orphan's load balancer when the load balancer may be deleted.
 fn deletable(orphan: &ServicePlan) -> Option<u64> {
-    let found = orphan.cloud.found.as_ref();
-    found.filter(|_| orphan.has_writes()).map(|found| found.id)
+    orphan.cloud.found.as_ref().filter(|_| orphan.has_writes()).map(|found| found.id)
 }
 
 /// Gives an existing load balancer to a Service.
@@ -101,16 +97,11 @@ fn plan_and_ask(
     question: &str,
 ) -> Result<Exit, Exit> {
     services.context.check_profile()?;
-    let name = match management {
-        Management::Ends => Command::LbRelease.name(),
-        _ => Command::LbAdopt.name(),
-    };
-    check_answer(&services, name)?;
+    check_answer(&services, services.command.name())?;
     services.controller.set_management(management);
-    let selection = services.selection().map_err(|why| services.context.exit(why))?;
-    let plans = services.evaluate(&selection);
+    let selection = services.context.or_exit(services.selection())?;
+    let plans = services.context.or_exit(services.evaluate(&selection))?;
     let Services { context, controller, .. } = &mut services;
-    let plans = plans.map_err(|why| context.exit(why))?;
     let can_t = plans.iter().any(|plan| plan.obstacle().is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
@@ -146,8 +137,5 @@ fn is_confirmed(context: &Context, plans: &Vec<ServicePlan>, question: &str) -> 
     Printer::stderr(&proposed(&plans.proposals(), plans.notes()));
     Printer::stderr(&format!("{question} [y/N] "));
     let mut answer = String::new();
-    match stdin().read_line(&mut answer) {
-        Ok(_) => matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"),
-        Err(_) => false,
-    }
+    stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }

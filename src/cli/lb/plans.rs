@@ -29,7 +29,7 @@ pub(super) fn turned_off() -> String {
 pub(super) struct Services {
     pub(super) context: Context,
     pub(super) controller: ServiceController,
-    command: Command,
+    pub(super) command: Command,
 }
 
 impl Services {
@@ -42,7 +42,7 @@ impl Services {
         let context = Context::new(started)?;
         // `lb list` goes on, and prints the message about load balancers that are turned off in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
-            return Err(Printer::failure(&turned_off()));
+            return Err(Printer::failure(turned_off()));
         }
         Ok(Services {
             controller: ServiceController::new(wire::service_settings(&context.settings)),
@@ -82,8 +82,8 @@ impl Services {
         let Some(namespace) = &self.context.settings.namespace.value else {
             return Ok(Selection::All);
         };
-        let there = self.there()?.into_iter();
-        let in_it = there.filter(|service| service.metadata.namespace == *namespace);
+        let there = self.there()?;
+        let in_it = there.iter().filter(|service| service.metadata.namespace == *namespace);
         Ok(Selection::Names(in_it.map(|service| service.full_name()).collect()))
     }
 
@@ -96,18 +96,15 @@ impl Services {
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, Failed> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
-        let Selection::Names(names) = &selection else {
-            return Ok(plans);
+        let names = match &selection {
+            Selection::Names(names) if !self.context.names.is_empty() => names,
+            _ => return Ok(plans),
         };
         let has_plan = |name: &String| plans.iter().any(|plan| plan.service.full_name() == *name);
         let there = self.there()?;
         let mut others = there.iter().filter(|service| names.contains(&service.full_name()));
-        match others
-            .find(|service| !self.context.names.is_empty() && !has_plan(&service.full_name()))
-        {
-            None => Ok(plans),
-            Some(other) => Err(left_alone(other)),
-        }
+        let other = others.find(|service| !has_plan(&service.full_name()));
+        other.map_or(Ok(plans), |other| Err(left_alone(other)))
     }
 
     /// Returns the orphans that no plan takes over, in the namespace that the user asked for.
@@ -116,11 +113,11 @@ impl Services {
         plans: &[ServicePlan],
         begun: Instant,
     ) -> Result<Vec<ServicePlan>, Exit> {
-        let orphans = self.controller.orphans(&self.context.apis, begun);
-        let mut orphans = orphans.map_err(|error| self.context.failed(&error))?;
+        let context = &self.context;
+        let mut orphans = context.or_exit(self.controller.orphans(&context.apis, begun))?;
         let number = |plan: &ServicePlan| plan.cloud.found.as_ref().map(|found| found.id);
         let taken: HashSet<u64> = plans.iter().filter_map(number).collect();
-        let namespace = self.context.settings.namespace.value.as_ref();
+        let namespace = context.settings.namespace.value.as_ref();
         orphans.retain(|orphan| {
             let is_taken = number(orphan).is_some_and(|id| taken.contains(&id));
             let of = &orphan.service.metadata.namespace;
@@ -130,10 +127,9 @@ impl Services {
     }
 
     /// Returns every Service of type LoadBalancer in the cluster.
-    fn there(&self) -> Result<Vec<Arc<Service>>, Failed> {
+    fn there(&self) -> Result<Arc<Vec<Arc<Service>>>, Failed> {
         let apis = &self.context.apis;
-        let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?;
-        Ok(services.value.to_vec())
+        Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
     }
 
     /// Returns the full names of the Services that the words name. The error says why the command can't work on
@@ -166,10 +162,9 @@ impl Services {
             Command::LbAdopt => service.left_alone.is_some(),
             _ => want(service) == Want::Nothing,
         };
-        match there.iter().filter(is_other).find(|service| names.contains(&service.full_name())) {
-            None => Ok(names),
-            Some(other) => Err(left_alone(other)),
-        }
+        let mut others = there.iter().filter(is_other);
+        let other = others.find(|service| names.contains(&service.full_name()));
+        other.map_or(Ok(names), |other| Err(left_alone(other)))
     }
 
     /// Whether a Service of this name exists and has or had a load balancer of ours. A Service that exists and never
@@ -179,7 +174,7 @@ impl Services {
         let service = self.context.apis.kube.service(namespace, name);
         match service.map_err(cache::Error::Kube)? {
             Some(service) if want(&service) == Want::Nothing => {
-                Err(Failed::Shown(Printer::failure(&format!(
+                Err(Failed::Shown(Printer::failure(format_args!(
                     "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
                     service.spec.kind
                 ))))
@@ -192,7 +187,7 @@ impl Services {
 fn left_alone(service: &Service) -> Failed {
     let why = service.left_alone.unwrap_or("it is deleted");
     let name = service.full_name();
-    Failed::Shown(Printer::failure(&format!("Service {name} is left alone: {why}")))
+    Failed::Shown(Printer::failure(format_args!("Service {name} is left alone: {why}")))
 }
 
 fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
