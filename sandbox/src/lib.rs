@@ -18,8 +18,8 @@
 //! | `openapi` | checks of requests and answers against an OpenAPI document | nothing |
 //! | `skipped` | reports of skipped tests | nothing |
 //!
-//! All modules may use `time` and the random numbers of [`faults::SplitMix64`]. The APIs know nothing of sockets, and
-//! the server knows nothing of the APIs, so that a test can call an API directly.
+//! All modules may use `time` and the random numbers of [`faults::SplitMix64`]. The modules of the APIs do not
+//! use sockets, and the server does not use the modules of the APIs, so that a test can call an API directly.
 
 pub mod calls;
 pub mod credentials;

@@ -12,8 +12,10 @@ pub fn is_plain(word: &str) -> bool {
 /// Returns a command to copy. `begin` is our own text, and is not quoted. Each argument becomes
 /// one word in every shell, whatever the argument holds.
 pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
-    let words = arguments.iter().map(|argument| shell_word(&argument.to_string()));
-    Vec::from_iter(std::iter::once(begin.to_owned()).chain(words)).join(" ")
+    let add = |command, argument: &&dyn Display| {
+        format!("{command} {}", shell_word(&argument.to_string()))
+    };
+    arguments.iter().fold(begin.to_owned(), add)
 }
 
 fn shell_word(text: &str) -> String {

@@ -82,7 +82,7 @@ struct Kubelet {
 enum Pass {
     /// The pass does no additional work.
     Due,
-    /// Every kubelet reports whose machine runs and that does not hang.
+    /// Each kubelet reports its node now, unless its machine is off or the kubelet hangs.
     Report,
     /// The grace period of every silent kubelet is treated as over.
     Expire,

@@ -59,8 +59,10 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
             None => empty = Some(path),
         }
     }
+    if read_any {
+        return Ok(merged);
+    }
     match empty {
-        _ if read_any => Ok(merged),
         Some(path) => Err(error(path, "the file is empty")),
         None => {
             let list = list(paths);
