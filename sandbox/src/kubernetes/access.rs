@@ -100,6 +100,13 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
+    /// Returns all rules that were granted to the user in this namespace.
+    pub fn granted_in_namespace(&self, user: &str, namespace: &str) -> Vec<PolicyRule> {
+        let grants = self.grants.iter();
+        let grants = grants.filter(|grant| grant.user == user && grant.namespace == namespace);
+        grants.flat_map(|grant| grant.rules.clone()).collect()
+    }
+
     /// Returns the user of a request. A known certificate takes precedence over a token. A wrong token is an error, and
     /// does not make the request anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {

@@ -175,12 +175,15 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
-    /// Binds the rules of a Role to a user. The rules apply only in that namespace.
+    /// Binds the rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in that
+    /// namespace.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            corner.bind(&directory, user, &[], namespace, &rules);
+            // The Role replaces the previous one, so it has the earlier rules too.
+            let all = directory.granted_in_namespace(user, namespace);
+            corner.bind(&directory, user, &[], namespace, &all);
         }
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }

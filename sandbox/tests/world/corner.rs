@@ -134,15 +134,19 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
         calls
     };
     let place = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
-    let role = posted(&format!("{place}/roles"))[0].json().unwrap();
+    let roles = posted(&format!("{place}/roles"));
+    let role = roles.last().unwrap().json().unwrap();
     let name = role["metadata"]["name"].as_str().unwrap();
     let prefix = name.strip_suffix("ccm").unwrap();
     assert_eq!(
         role["rules"],
-        json!([{
-            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
-            "resourceNames": [format!("{prefix}the-lease")],
-        }])
+        json!([
+            { "apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list"] },
+            {
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
+                "resourceNames": [format!("{prefix}the-lease")],
+            },
+        ])
     );
     let binding = posted(&format!("{place}/rolebindings"))[0].json().unwrap();
     assert_eq!(binding["roleRef"]["name"], name);
@@ -154,7 +158,7 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
             let about = &spec["resourceAttributes"];
             spec["user"] == binding["subjects"][0]["name"]
                 && (&about["verb"], &about["name"])
-                    == (&json!(verb), &role["rules"][0]["resourceNames"][0])
+                    == (&json!(verb), &role["rules"][1]["resourceNames"][0])
         })
     };
     assert!(asked("get") && asked("update"));
