@@ -7,6 +7,7 @@ use super::output::{Exit, Printer};
 use super::terminal::help_columns;
 use super::topics::{self, reflowed};
 use crate::settings::{self, Command, all_nearest, next_word, one_of};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
@@ -156,7 +157,10 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
 
 /// Prints the error for an unknown word as [`unknown`] does, with `see` as its last line.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
-    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    // A word may be known twice, e.g. `nodes` is a topic and a check of the doctor.
+    let mut seen = BTreeSet::new();
+    known.retain(|name| seen.insert(*name));
     let mut meant = all_nearest(word, known.iter().copied());
     if meant.is_empty() {
         let first = word.split(' ').next().unwrap_or_default();

@@ -135,6 +135,7 @@ fn usage() {
         (&["version", "extra"], &[], 2, "version takes no words, and no flag but -o"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
+        (&["help", "nodse"], &[], 2, "unknown command or topic \"nodse\"; did you mean node or nodes?\nSee ccm help."),
         (&["help", "anotations"], &[], 2, "unknown command or topic \"anotations\"; did you mean annotations?\nSee ccm help."),
         (&["help", "trouble"], &[], 2, "unknown command or topic \"trouble\"; did you mean troubleshooting?\nSee ccm help."),
         (&["help", "xyz"], &[], 2, "unknown command or topic \"xyz\"\nSee ccm help."),
