@@ -49,8 +49,8 @@ pub use options::{
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
-    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service,
-    ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
+    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, PrivateKey, Protocol, Reach, SecretName,
+    Service, ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;
