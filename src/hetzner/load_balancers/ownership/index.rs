@@ -1,8 +1,7 @@
 //! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
 //! plan of a Service takes no longer when the project has more load balancers.
 
-use super::labels::{Labelled, Ownership};
-use super::names::service_value;
+use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
 use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
@@ -23,16 +22,15 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that has the load balancer, or a port of it.
     Uid(String),
-    // The following keys are values of the load balancer's labels.
-    ServiceUid(String),
-    Service(String),
-    Group(String),
-    Adopt(String),
-    Released(String),
+    /// One of the labels in [`SEARCHED`], with its value.
+    Label(&'static str, String),
     /// The label `external`, by which the owner of a load balancer allows ports on it. Only operators set this label,
     /// so few load balancers have it.
     External,
 }
+
+/// The labels by whose values load balancers are searched.
+const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers with its index.
 #[derive(Clone, Copy)]
@@ -68,11 +66,8 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     let mut keys = vec![Key::Id(balancer.id), Key::Name(balancer.name.clone())];
     keys.extend(balancer.all_addresses().map(Key::Address));
     keys.extend(ownership.uids().cloned().map(Key::Uid));
-    keys.extend(ownership.service_uid.clone().map(Key::ServiceUid));
-    keys.extend(ownership.service.clone().map(Key::Service));
-    keys.extend(ownership.group.clone().map(Key::Group));
-    keys.extend(ownership.adopt.clone().map(Key::Adopt));
-    keys.extend(ownership.released.clone().map(Key::Released));
+    let value_of = |label: &str| balancer.labels.get(label).cloned();
+    keys.extend(SEARCHED.into_iter().filter_map(|label| Some(Key::Label(label, value_of(label)?))));
     keys.extend(ownership.external.as_ref().map(|_| Key::External));
     keys
 }
@@ -102,32 +97,13 @@ impl<'a> Balancers<'a> {
         self.with(addresses.into_iter().map(Key::Address))
     }
 
-    /// Load balancers whose label `service-uid` has this UID.
-    pub(crate) fn with_uid(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::ServiceUid(uid.to_owned())])
-    }
-
-    /// Load balancers whose label `service` names this Service.
-    pub(crate) fn made_for(
+    /// Load balancers with this value of a label that is in [`SEARCHED`].
+    pub(crate) fn labelled(
         self,
-        service: &Service,
+        label: &'static str,
+        value: &str,
     ) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Service(service_value(service))])
-    }
-
-    /// Load balancers of the group with this label.
-    pub(crate) fn of_group(self, label: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Group(label.to_owned())])
-    }
-
-    /// Load balancers whose label `adopt` names this Service.
-    pub(crate) fn asking(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Adopt(service_value(service))])
-    }
-
-    /// Load balancers on which the management of the Service with this UID has ended.
-    pub(crate) fn released(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Released(uid.to_owned())])
+        self.with([Key::Label(label, value.to_owned())])
     }
 
     /// Load balancers that have the Service's UID in a label, and all external ones.
