@@ -28,8 +28,8 @@ use serde_json::Value;
 impl Snapshot {
     /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
-        if let Some(balancer) = self.balancers().labelled(RELEASED, &of.service.uid).next() {
-            return released(balancer, of);
+        if let Some(balancer) = self.balancers().labelled(RELEASED, &of.service.uid).first() {
+            return released(*balancer, of);
         }
         let asked = self.settle(of, None);
         let Err(Unsettled::Stays(stays)) = &asked.found else {

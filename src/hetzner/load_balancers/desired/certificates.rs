@@ -89,10 +89,8 @@ fn may_show(context: &Context, found: &Certificate) -> Result<(), String> {
 
 fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str) {
     let (source, ports) = (&wanted.source, shown(&wanted.ports));
-    parser.warning(
-        Reason::CertificateFailed,
-        format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}"),
-    );
+    let why = format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}");
+    parser.warning(Reason::CertificateFailed, why);
 }
 
 /// Returns the managed certificates that ports ask for. A certificate that several ports use is listed once.
@@ -190,7 +188,7 @@ fn choose<'a>(
     let left = context.certificates.all.iter().filter(|certificate| {
         is_free
             && certificate.was_made_for(context.service, context.cluster)
-            && differs(certificate, wanted).is_empty()
+            && differs(certificate, wanted).is_none()
     });
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
@@ -241,7 +239,7 @@ fn by_label<'a>(
     };
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|certificate| certificate.name == wanted.name);
-    let same = || own.iter().find(|certificate| differs(certificate, wanted).is_empty());
+    let same = || own.iter().find(|certificate| differs(certificate, wanted).is_none());
     let found = match (named.or_else(same), own.as_slice()) {
         (Some(found), _) => found,
         (None, [only]) if !wanted.is_named => only,
@@ -260,12 +258,11 @@ fn by_label<'a>(
             return Some(None);
         }
     };
-    let differ = differs(found, wanted);
-    if !wanted.domains.is_empty() && !differ.is_empty() {
+    if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
             "certificate {} is {}, and stays so: for another one choose another name in annotation {}",
             found.shown(),
-            differ.join(" and "),
+            differs,
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
         parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -278,14 +275,9 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
-    if let Some(why) = one.why_it_is_of_others(context.cluster) {
-        return Some(why);
-    }
-    let differ = differs(one, wanted);
-    if !differ.is_empty() {
-        return Some(format!("it is {}", differ.join(" and ")));
-    }
-    one.why_it_may_be_of_others()
+    one.why_it_is_of_others(context.cluster)
+        .or_else(|| Some(format!("it is {}", differs(one, wanted)?)))
+        .or_else(|| one.why_it_may_be_of_others())
 }
 
 /// Returns the certificates of this cluster whose Service does not exist.
@@ -301,8 +293,9 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns the differences between the certificate and the desired certificate, as text for messages.
-fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
+/// Returns how the certificate differs from the desired certificate, as text for messages. Returns `None` when it does
+/// not differ.
+fn differs(one: &Certificate, wanted: &Wanted) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
     let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
@@ -310,7 +303,8 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
         let from = if staging { "test" } else { "real" };
         format!("from the authority's {from} service")
     });
-    other.into_iter().chain(test).collect()
+    let all: Vec<String> = other.into_iter().chain(test).collect();
+    (!all.is_empty()).then(|| all.join(" and "))
 }
 
 fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {

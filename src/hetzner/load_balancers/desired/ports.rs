@@ -145,11 +145,9 @@ pub(crate) fn ports(
         }
     }
     if !context.service.ports.iter().any(|port| port.protocol == Protocol::Tcp) {
-        parser.warning(
-            Reason::UnsupportedProtocolConfigured,
-            "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
-             TCP port, or another type than LoadBalancer",
-        );
+        let why = "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
+                   TCP port, or another type than LoadBalancer";
+        parser.warning(Reason::UnsupportedProtocolConfigured, why);
     }
     check_redirects(parser, &ports);
     report_unused(parser, &ports);
@@ -159,10 +157,9 @@ pub(crate) fn ports(
 /// Checks that only one port redirects from port 80, and that the Service has no port 80 then,
 /// because a redirect takes port 80 for itself.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
-    let redirects = |port: &&Port| port.listener.redirects_http();
     let number = |port: &Port| port.listener.listen_port;
-    let redirecting: Vec<String> =
-        ports.iter().filter(redirects).map(|port| number(port).to_string()).collect();
+    let redirecting = ports.iter().filter(|port| port.listener.redirects_http());
+    let redirecting: Vec<String> = redirecting.map(|port| number(port).to_string()).collect();
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
@@ -281,8 +278,7 @@ impl PortReader<'_, '_> {
         let node_port = Sourced::new(node_port, Source::Rule("the Service's node port"));
         self.set(F::DestinationPort, Some(node_port), Value::Null, None);
         let protocol = self.annotation(&a::PROTOCOL, v::protocol);
-        let usual = Some(default_source(&a::PROTOCOL));
-        self.set(F::Protocol, protocol, "tcp", usual);
+        self.set(F::Protocol, protocol, "tcp", Some(default_source(&a::PROTOCOL)));
         // Fields of `http` are read for `tcp` too, so that a value that does not parse is reported.
         for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
             self.read(*field);
@@ -473,8 +469,7 @@ impl PortReader<'_, '_> {
         }
         let usual = self.wanted.listener.get(F::DestinationPort).cloned();
         let own_port = Some(Source::Rule("the port that gets the traffic"));
-        let number = number.or(asked);
-        self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
+        self.set(F::CheckPort, number.or(asked), usual.unwrap_or_default(), own_port);
         if self.asks_now && !self.wanted.listener.asks_kube_proxy() {
             // A check that asks kube-proxy has its own path and status codes, which must not stay on any other check.
             for field in [F::CheckPath, F::CheckStatusCodes] {
@@ -525,15 +520,13 @@ impl PortReader<'_, '_> {
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
         // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
-        let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),
             (None, Some(asked)) => ("http", asked.clone()),
             (None, None) if follows_port => {
-                let own = self.wanted.listener.protocol();
-                (own, Source::Rule("the port's protocol"))
+                (self.wanted.listener.protocol(), Source::Rule("the port's protocol"))
             }
-            (None, None) => ("tcp", by_default),
+            (None, None) => ("tcp", default_source(&a::HEALTH_CHECK_PROTOCOL)),
         };
         let over_tls = name == "https";
         let name = if over_tls { "http" } else { name }.to_owned();

@@ -23,8 +23,7 @@ pub(crate) fn cluster_on_external<'a>(
 ) -> Option<&'a str> {
     let is_known =
         balancer.ownership.targets_before(cluster).is_some() || has_node(balancer, cluster);
-    let uid = balancer.ownership.targets_before.keys().next_back();
-    uid.map(String::as_str).filter(|_| !is_known)
+    balancer.ownership.targets_before.keys().next_back().filter(|_| !is_known).map(String::as_str)
 }
 
 /// Whether one of the load balancer's addresses is in the status of the Service.

@@ -271,8 +271,8 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
         // exist any more.
         Ok(Found::Nothing(_)) => {
             let name = names::service_value(context.service);
-            let mut left = context.balancers.labelled(SERVICE, &name);
-            left.any(|balancer| balancer.ownership.service_uid.is_some())
+            let left = context.balancers.labelled(SERVICE, &name);
+            left.iter().any(|balancer| balancer.ownership.service_uid.is_some())
         }
     }
 }
@@ -307,6 +307,7 @@ pub(crate) fn why_asked_too_late(
 ) -> Option<String> {
     let other = balancers
         .labelled(ADOPT, &names::service_value(service))
+        .into_iter()
         .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer {}: \
@@ -353,8 +354,8 @@ fn only_one<'a>(
     (label, value): (&'static str, String),
     counts: impl Fn(Labelled) -> bool,
 ) -> Result<Option<Labelled<'a>>, String> {
-    let carrying = balancers.labelled(label, &value);
-    let all: Vec<Labelled> = carrying.filter(|balancer| counts(*balancer)).collect();
+    let mut all = balancers.labelled(label, &value);
+    all.retain(|balancer| counts(*balancer));
     match all.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(*one)),

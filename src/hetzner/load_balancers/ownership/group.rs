@@ -55,9 +55,9 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A Service of another namespace may not get such
-    /// ports when no Service of the group's own namespace allows it any more.
-    may_add_ports: bool,
+    /// The group's own namespace, when the planned Service is of another namespace, and no Service of the group's own
+    /// namespace allows it any more. The planned Service then gets no more ports.
+    closed_by: Option<&'a str>,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
     /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
@@ -113,7 +113,7 @@ pub(crate) fn group<'a>(
         members: Vec::new(),
         deciders: Vec::new(),
         is_of_several_namespaces: false,
-        may_add_ports: true,
+        closed_by: None,
         refused: None,
         undecided: None,
         service,
@@ -125,7 +125,8 @@ pub(crate) fn group<'a>(
             (group.of, group.members) = as_labelled(balancer, service, cluster);
             if let Use::Shared(share) = group.of {
                 let all = cluster.groups.of_key(&share.label());
-                group.may_add_ports = share.allows(&service.namespace, all);
+                let is_open = share.allows(&service.namespace, all);
+                group.closed_by = (!is_open).then_some(share.namespace);
             }
         }
         (None, None, None) => {}
@@ -270,7 +271,7 @@ impl<'a> Group<'a> {
         match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
-                self.may_add_ports = false;
+                self.closed_by = Some(share.namespace);
                 let shown = balancer.shown();
                 let stays =
                     format!("{why}; its ports on load balancer {shown} stay, and it gets no more");
@@ -299,7 +300,7 @@ impl<'a> Group<'a> {
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
-            self.balancers.is_some_and(|all| all.labelled(RELEASED, &service.uid).next().is_some())
+            self.balancers.is_some_and(|all| !all.labelled(RELEASED, &service.uid).is_empty())
         };
         let members = &mut self.members;
         members.retain(|service| service.uid != *uid && !is_released(service));
@@ -457,10 +458,7 @@ impl<'a> Group<'a> {
 
     /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
     /// decide. When they match no Service, the label `service-uid` of the load balancer decides.
-    fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
-    where
-        'a: 'b,
-    {
+    fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
         let by_numbers = || Some(&self.recognised(balancer, port)?.uid);
@@ -469,19 +467,17 @@ impl<'a> Group<'a> {
 
     /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
-        let mut uids = balancer.ownership.uids();
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
-        !self.is_external() && uids.any(|uid| !is_known(uid))
+        !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
     /// Whether a Service that has left the group still has a port on the load balancer. This port is about
     /// to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
-        let mut owners = balancer.ownership.ports.values();
-        let cluster = self.cluster;
-        let stays = |uid: &String| self.has_member(uid) || cluster.untouched.contains_key(uid);
-        !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
+        let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
+        let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
+        !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
     /// Whether the port is to be removed, because no Service has it any more.
@@ -531,10 +527,7 @@ impl<'a> Group<'a> {
                 }
             }
         }
-        if let Use::Shared(share) = self.of
-            && !self.may_add_ports
-        {
-            let namespace = share.namespace;
+        if let Some(namespace) = self.closed_by {
             return Some(format!("no Service of namespace {namespace} allows it"));
         }
         let older = self.older().find(|service| claims(service, number))?;
@@ -587,8 +580,8 @@ impl<'a> Group<'a> {
         // Only one load balancer may have the UID of the Service. With several it would not be known which of them
         // is the Service's.
         let has_another = self.balancers.is_some_and(|all| {
-            let mut with_uid = all.labelled(SERVICE_UID, &self.service.uid);
-            with_uid.any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
+            let with_uid = all.labelled(SERVICE_UID, &self.service.uid);
+            with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
         });
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);

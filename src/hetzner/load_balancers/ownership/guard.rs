@@ -36,8 +36,7 @@ impl Guard {
     /// The guard of a write after which the labels state the ownership `to`. `balancer` is `None` when the load
     /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
-        let nothing = Ownership::default();
-        let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
+        let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| Seen::from(labelled.balancer));
         Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
     }

@@ -75,18 +75,20 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
 /// Every search returns load balancers in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
-        self.all
-            .iter()
-            .zip(&self.index.ownerships)
-            .map(|(balancer, ownership)| Labelled { balancer, ownership })
+        (0..self.all.len()).filter_map(move |place| self.get(place))
+    }
+
+    fn get(self, place: usize) -> Option<Labelled<'a>> {
+        let balancer = self.all.get(place)?;
+        Some(Labelled { balancer, ownership: self.index.ownerships.get(place)? })
     }
 
     pub(crate) fn with_id(self, id: u64) -> Option<Labelled<'a>> {
-        self.with([Key::Id(id)]).next()
+        self.with(vec![Key::Id(id)]).next()
     }
 
     pub(crate) fn named(self, name: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Name(name.to_owned())])
+        self.with(vec![Key::Name(name.to_owned())])
     }
 
     /// Load balancers with one of these addresses.
@@ -94,34 +96,22 @@ impl<'a> Balancers<'a> {
         self,
         addresses: impl IntoIterator<Item = IpAddr>,
     ) -> impl Iterator<Item = Labelled<'a>> {
-        self.with(addresses.into_iter().map(Key::Address))
+        self.with(addresses.into_iter().map(Key::Address).collect())
     }
 
     /// Load balancers with this value of a label that is in [`SEARCHED`].
-    pub(crate) fn labelled(
-        self,
-        label: &'static str,
-        value: &str,
-    ) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Label(label, value.to_owned())])
+    pub(crate) fn labelled(self, label: &'static str, value: &str) -> Vec<Labelled<'a>> {
+        self.with(vec![Key::Label(label, value.to_owned())]).collect()
     }
 
     /// Load balancers that have the Service's UID in a label, and all external ones.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
-        self.with([Key::Uid(service.uid.clone()), Key::External])
+        self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }
 
-    fn with<K: IntoIterator<Item = Key>>(
-        self,
-        keys: K,
-    ) -> impl Iterator<Item = Labelled<'a>> + use<'a, K> {
+    fn with(self, keys: Vec<Key>) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let places = |key: Key| self.index.places.get(&key).into_iter().flatten();
         let places: BTreeSet<usize> = keys.into_iter().flat_map(places).copied().collect();
-        places.into_iter().filter_map(move |place| {
-            Some(Labelled {
-                balancer: self.all.get(place)?,
-                ownership: self.index.ownerships.get(place)?,
-            })
-        })
+        places.into_iter().filter_map(move |place| self.get(place))
     }
 }
