@@ -16,7 +16,7 @@ use super::ownership::context::{Context, Snapshot};
 use super::ownership::find::{Found, Unfound, assign, by_label, rests_on_owners};
 use super::ownership::guard::Guard;
 use super::ownership::judge::{Stake, owned, stake};
-use super::ownership::labels::{Labelled, RELEASED};
+use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
 use super::settle::{For, Settled, Unsettled};
 use crate::provider::{
@@ -28,7 +28,7 @@ use serde_json::Value;
 impl Snapshot {
     /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
-        if let Some(balancer) = self.balancers().labelled(RELEASED, &of.service.uid).first() {
+        if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);
         }
         let asked = self.settle(of, None);

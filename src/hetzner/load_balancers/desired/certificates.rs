@@ -11,7 +11,7 @@ use crate::hetzner::load_balancers::change::{Action, Change};
 use crate::hetzner::load_balancers::ownership::certificates::of_managed;
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::guard::Guard;
-use crate::hetzner::load_balancers::ownership::labels::{SERVICE_UID, WHOSE};
+use crate::hetzner::load_balancers::ownership::labels::WHOSE;
 use crate::provider::{
     Claim, Cluster, Description, Field, Finding, Kept, Protocol, Reason, ServicePort, Source,
     Sourced, Verb,
@@ -251,7 +251,7 @@ fn by_label<'a>(
             let names = text::some_of(&names);
             parser.problem(format!(
                 "certificates {names} carry the same label, {}={uid}: say which one port {} shows in annotation {}",
-                SERVICE_UID,
+                Certificate::UID_LABEL,
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
             ));
@@ -336,7 +336,7 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
 fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
-        field: format!("certificate {} label {}", found.name, SERVICE_UID),
+        field: format!("certificate {} label {}", found.name, Certificate::UID_LABEL),
         have: found.service_uid().cloned(),
         want: Some(context.service.uid.clone()),
         source: Source::Rule(WHOSE),

@@ -7,7 +7,7 @@ use crate::hetzner::load_balancers::annotations::{self as a, values as v};
 use crate::hetzner::load_balancers::desired::Attach;
 use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::hetzner::load_balancers::ownership::index::Balancers;
-use crate::hetzner::load_balancers::ownership::labels::{Labelled, SERVICE_UID};
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
@@ -60,7 +60,7 @@ fn fits(
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
-    let own = balancers.labelled(SERVICE_UID, &service.uid);
+    let own = balancers.with_uid(&service.uid);
     own.iter()
         .filter_map(|labelled| labelled.balancer.attached(network))
         .any(|net| ip.is_none() || net.ip == ip)

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 
 /// The owner of the certificate, as its labels state it.
 impl Certificate {
+    /// The key of the label that has the UID of the Service.
+    pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
+
     pub(crate) fn service_uid(&self) -> Option<&String> {
         self.labels.get(SERVICE_UID)
     }

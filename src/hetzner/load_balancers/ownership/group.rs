@@ -21,8 +21,7 @@ use super::facts::{
 };
 use super::index::Balancers;
 use super::labels::{
-    EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE_UID, TARGETS_BEFORE, WantedLabels, YES,
-    namespace_of,
+    EXTERNAL, GROUP, Labelled, Ownership, TARGETS_BEFORE, WantedLabels, YES, namespace_of,
 };
 use super::names::{LONGEST, service_value};
 use super::share::{Share, asked, external_keys, external_named};
@@ -300,7 +299,7 @@ impl<'a> Group<'a> {
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
-            self.balancers.is_some_and(|all| !all.labelled(RELEASED, &service.uid).is_empty())
+            self.balancers.is_some_and(|all| !all.released(&service.uid).is_empty())
         };
         let members = &mut self.members;
         members.retain(|service| service.uid != *uid && !is_released(service));
@@ -580,7 +579,7 @@ impl<'a> Group<'a> {
         // Only one load balancer may have the UID of the Service. With several it would not be known which of them
         // is the Service's.
         let has_another = self.balancers.is_some_and(|all| {
-            let with_uid = all.labelled(SERVICE_UID, &self.service.uid);
+            let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
         });
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {

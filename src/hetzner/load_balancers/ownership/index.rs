@@ -104,6 +104,16 @@ impl<'a> Balancers<'a> {
         self.with(vec![Key::Label(label, value.to_owned())]).collect()
     }
 
+    /// Load balancers whose label `service-uid` has this UID.
+    pub(crate) fn with_uid(self, uid: &str) -> Vec<Labelled<'a>> {
+        self.labelled(SERVICE_UID, uid)
+    }
+
+    /// Load balancers on which the management of the Service with this UID has ended.
+    pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
+        self.labelled(RELEASED, uid)
+    }
+
     /// Load balancers that have the Service's UID in a label, and all external ones.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
