@@ -51,8 +51,8 @@ pub use options::{
 pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;
 pub use service::{
-    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort,
-    TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
+    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, Protocol, Reach, SecretName, Service,
+    ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

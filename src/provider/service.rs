@@ -135,8 +135,11 @@ pub struct TlsPair {
 /// The content of a Secret of type `kubernetes.io/tls`. The error is a text that says why the Secret can't be used.
 pub type TlsSecret = Result<Arc<TlsPair>, String>;
 
-/// Secrets of type `kubernetes.io/tls`, by namespace and name. A Secret that was not read is missing.
-pub type TlsSecrets = BTreeMap<(String, String), TlsSecret>;
+/// The namespace and the name of a Secret.
+pub type SecretName = (String, String);
+
+/// Secrets of type `kubernetes.io/tls`. A Secret that was not read is missing.
+pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 
 /// The cluster whose Services are planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

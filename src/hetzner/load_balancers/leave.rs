@@ -139,7 +139,7 @@ fn unused<'a>(
         Some(balancer.id) != there.map(|there| there.id)
             && !is_served_by(service, *balancer)
             && (is_named || would_be_named(*balancer))
-            && !context.group.may_be_asked_for(*balancer, balancers)
+            && !context.group.may_be_asked_for(*balancer)
     };
     all().filter(is_unused).collect()
 }

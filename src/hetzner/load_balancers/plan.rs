@@ -13,7 +13,7 @@ use super::leave::{
 };
 use super::model::balancer::BalancerType;
 use super::ownership::context::{Context, Snapshot};
-use super::ownership::find::{Found, assign, by_label, rests_on_owners};
+use super::ownership::find::{Found, Unfound, assign, by_label, rests_on_owners};
 use super::ownership::guard::Guard;
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
@@ -28,8 +28,8 @@ use serde_json::Value;
 impl Snapshot {
     /// The plan that brings the Service's load balancer in order.
     pub(super) fn plan_service(&self, of: For) -> LoadBalancerPlan {
-        if let Some(balancer) = self.balancers().released(&of.service.uid).next() {
-            return released(balancer, of);
+        if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
+            return released(*balancer, of);
         }
         let asked = self.settle(of, None);
         let Err(Unsettled::Stays(stays)) = &asked.found else {
@@ -58,13 +58,13 @@ impl Snapshot {
                 comparison.complete(&mut plan);
                 Reason::SyncLoadBalancerFailed
             }
-            Err(Unsettled::NotAdopted(why)) => {
+            Err(Unsettled::Unfound(Unfound::NotAdopted(why))) => {
                 parser.problem(why.message);
                 why.reason
             }
-            Err(Unsettled::Several(why)) => {
-                parser.problem(why.message);
-                return refused(plan, parser, why.reason);
+            Err(Unsettled::Unfound(Unfound::Several(why))) => {
+                parser.problem(why);
+                return refused(plan, parser, Reason::SyncLoadBalancerFailed);
             }
             Err(Unsettled::Unread | Unsettled::Stays(_)) => {
                 let why = "not everything that the plan depends on was read: read again";
@@ -171,7 +171,7 @@ impl Snapshot {
         let given = Snapshot::new(self.project.clone(), observed);
         // The load balancer that the Service asks for may not be adopted. The Service does not get
         // the assigned one instead.
-        if let Err(Unsettled::NotAdopted(why)) = given.settle(of, None).found {
+        if let Err(Unsettled::Unfound(Unfound::NotAdopted(why))) = given.settle(of, None).found {
             return LoadBalancerPlan::default().refuse(why);
         }
         let mut plan = given.plan_service(of);
@@ -219,7 +219,8 @@ impl<'b> Comparison<'_, 'b> {
             certificates: shown(&balancer, context.observed.certificates.as_deref()),
             ..status::for_people(balancer, context.cluster)
         });
-        if let Some(attach) = self.desired.attach_mut() {
+        let whole = self.desired.whole.as_mut();
+        if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(self.parser, context, attach, there);
         }
         let kind = kind(self.parser, context, self.desired, there);

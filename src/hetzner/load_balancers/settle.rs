@@ -35,10 +35,7 @@ pub(super) struct Settled<'a> {
 pub(super) enum Unsettled<'a> {
     /// Something that the plan depends on was not read.
     Unread,
-    /// Several load balancers could be the Service's, and none of them is changed.
-    Several(Finding),
-    /// The load balancer that was found may not be adopted for the Service.
-    NotAdopted(Finding),
+    Unfound(Unfound),
     /// The Service stays on a load balancer other than the one that it asks for.
     Stays(Stays<'a>),
 }
@@ -93,11 +90,9 @@ impl Snapshot {
         } else {
             let found = find(&context, desired.name());
             needs = self::needs(&context, &desired, &found, &parser);
-            match found {
-                Err(Unfound::Several(why)) => Err(Unsettled::Several(why)),
-                Err(Unfound::NotAdopted(why)) => Err(Unsettled::NotAdopted(why)),
-                Ok(found) => settle_ports(&mut parser, &context, &mut desired, found, stays),
-            }
+            found
+                .map_err(Unsettled::Unfound)
+                .and_then(|found| settle_ports(&mut parser, &context, &mut desired, found, stays))
         };
         Settled { parser, context, desired, found, needs, stays: stays.is_some() }
     }

@@ -120,20 +120,18 @@ impl<'a> AnnotationParser<'a> {
         let service = self.service;
         self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
-        let of_whole = TABLE.iter().filter(|annotation| annotation.scope == Scope::Whole);
-        for annotation in of_whole.copied() {
-            if whole.is_external && of_targets.contains(&annotation.name) {
-                continue;
-            }
+        let is_joined = |annotation: &&Annotation| {
+            let is_own = whole.is_external && of_targets.contains(&annotation.name);
+            annotation.scope == Scope::Whole && !is_own
+        };
+        for annotation in TABLE.iter().copied().filter(is_joined) {
             let place = (annotation.name, None);
             let own = self.set.get(&place).map(|own| own.value);
             let first = whole.deciders.iter().find(|service| has(service, annotation));
-            let is_own = first.map_or(own.is_none(), |first| first.uid == service.uid);
-            if is_own {
+            if first.map_or(own.is_none(), |first| first.uid == service.uid) {
                 continue;
             }
-            let value = first.and_then(|first| value_of(first, annotation));
-            let value = value.unwrap_or_default();
+            let value = first.and_then(|first| value_of(first, annotation)).unwrap_or_default();
             if own.is_some_and(|own| first.is_none() || own != value) {
                 let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
@@ -150,8 +148,7 @@ impl<'a> AnnotationParser<'a> {
             self.set.remove(&place);
             if let Some(first) = first {
                 let key = format!("{} of Service {}", annotation.key(), first.full_name());
-                let (key, is_bad) = (key.into(), false);
-                self.set.insert(place, Set { key, value, is_bad });
+                self.set.insert(place, Set { key: key.into(), value, is_bad: false });
             }
         }
     }
@@ -176,8 +173,7 @@ impl<'a> AnnotationParser<'a> {
     /// Returns the annotation's values for all ports and for single ports.
     fn values(&self, annotation: &'static Annotation) -> impl Iterator<Item = &Set<'a>> {
         let name = annotation.name;
-        let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.map(|(_, set)| set)
+        self.set.range((name, None)..=(name, Some(u16::MAX))).map(|(_, set)| set)
     }
 
     pub(crate) fn problem(&mut self, problem: String) {
@@ -383,10 +379,8 @@ fn shown(port: &ServicePort) -> String {
 
 fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
-    let meant = match nearest(&name.to_ascii_lowercase(), names) {
-        Some(name) => format!("; did you mean {PREFIX}{name}?"),
-        None => String::new(),
-    };
+    let near = nearest(&name.to_ascii_lowercase(), names);
+    let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();
     format!("annotation {key} is not one that is known{meant}")
 }
 

@@ -13,8 +13,7 @@ pub fn kind_of(key: &str) -> AnnotationKind {
         return AnnotationKind::Foreign;
     };
     let name = name.split('.').next().unwrap_or_default();
-    let mut rows = TABLE.iter();
-    match rows.find(|row| row.name.eq_ignore_ascii_case(name)) {
+    match TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)) {
         Some(row) if row.is_read() => AnnotationKind::Known,
         Some(_) => AnnotationKind::Foreign,
         None => AnnotationKind::Unknown,

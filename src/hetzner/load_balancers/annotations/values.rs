@@ -2,31 +2,13 @@
 
 use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
-use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(crate) use crate::text::{boolean, ip_range};
+pub(crate) use crate::text::duration::whole_seconds as seconds;
+pub(crate) use crate::text::{boolean, count, ip_range};
 
 pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
-}
-
-// The values for fields of a port have the form in which the API takes them.
-
-pub(crate) fn text(text: &str) -> Result<Value, String> {
-    Ok(text.into())
-}
-
-pub(crate) fn switch(text: &str) -> Result<Value, String> {
-    boolean(text).map(Value::from)
-}
-
-pub(crate) fn count(text: &str) -> Result<Value, String> {
-    t::count(text).map(Value::from)
-}
-
-pub(crate) fn seconds(text: &str) -> Result<Value, String> {
-    t::duration::whole_seconds(text).map(Value::from)
 }
 
 /// Returns the protocol in the API's words.
@@ -53,8 +35,8 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 /// Parses a duration in seconds, which must be in the range that the API accepts for `timeout_idle`.
-pub(crate) fn idle_seconds(text: &str) -> Result<Value, String> {
-    t::duration::seconds_between(text, 30, 300).map(Value::from)
+pub(crate) fn idle_seconds(text: &str) -> Result<u32, String> {
+    t::duration::seconds_between(text, 30, 300)
 }
 
 pub(crate) fn port(text: &str) -> Result<u16, String> {
@@ -114,31 +96,26 @@ pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Parses the status codes that the API accepts in a health check: digits, `?` for one digit and `*` for several.
-pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
+pub(crate) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     let is_code = |code: &str| {
         code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
-    list(text, is_code, "status code; use e.g. 2??,301").map(Value::from)
+    list(text, is_code, "status code; use e.g. 2??,301")
 }
 
-pub(crate) fn path(text: &str) -> Result<Value, String> {
-    if text.starts_with('/') && !text.contains(char::is_whitespace) {
-        Ok(text.into())
-    } else {
-        Err("use a path that begins with / and has no spaces".to_owned())
-    }
+/// Returns the text when it is right, and else the error.
+fn checked(text: &str, is_right: bool, error: &str) -> Result<String, String> {
+    if is_right { Ok(text.to_owned()) } else { Err(error.to_owned()) }
 }
 
-pub(crate) fn domain(text: &str) -> Result<Value, String> {
-    host(text).map(Value::from)
+pub(crate) fn path(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && !text.contains(char::is_whitespace);
+    checked(text, is_path, "use a path that begins with / and has no spaces")
 }
 
 pub(crate) fn host(text: &str) -> Result<String, String> {
-    if text.contains([' ', '%', '\\']) {
-        Err("use a host name, without spaces, % and \\".to_owned())
-    } else {
-        Ok(text.to_owned())
-    }
+    let is_host = !text.contains([' ', '%', '\\']);
+    checked(text, is_host, "use a host name, without spaces, % and \\")
 }
 
 /// Parses a host name that Kubernetes accepts in a status. Kubernetes reads a text that looks like an IPv4 address as
@@ -146,15 +123,12 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
-    if t::is_subdomain(text) && !is_ip {
-        Ok(text.to_owned())
-    } else {
-        Err(
-            "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \
-             and no IP address"
-                .to_owned(),
-        )
-    }
+    checked(
+        text,
+        t::is_subdomain(text) && !is_ip,
+        "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \
+         and no IP address",
+    )
 }
 
 fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {

@@ -8,18 +8,17 @@ use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::change::{Action, Change};
-use crate::hetzner::load_balancers::ownership::certificates::{CertificateOwner, of_managed};
+use crate::hetzner::load_balancers::ownership::certificates::of_managed;
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::WHOSE;
-use crate::hetzner::load_balancers::ownership::names::service_value;
 use crate::provider::{
     Claim, Cluster, Description, Field, Finding, Kept, Protocol, Reason, ServicePort, Source,
     Sourced, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The certificates that the Service's ports use, and what has to be done first.
 #[derive(Default)]
@@ -43,12 +42,6 @@ pub(crate) struct PortCertificates {
     pub(crate) waits: bool,
     /// The certificate that the port may not use. If the port uses this certificate at present, the port keeps it.
     pub(crate) refused: Option<u64>,
-}
-
-impl PortCertificates {
-    pub(crate) fn new(ids: Sourced<Vec<u64>>, waits: bool) -> PortCertificates {
-        PortCertificates { ids, waits, refused: None }
-    }
 }
 
 /// A managed certificate that ports ask for.
@@ -81,11 +74,8 @@ pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
         }
         for port in &one.ports {
             let ids = Sourced::new(id.into_iter().collect(), one.source.clone());
-            let shows = PortCertificates {
-                refused,
-                ..PortCertificates::new(ids, id.is_none() && refused.is_none())
-            };
-            all.ports.insert(*port, shows);
+            let waits = id.is_none() && refused.is_none();
+            all.ports.insert(*port, PortCertificates { ids, waits, refused });
         }
     }
     all
@@ -99,17 +89,18 @@ fn may_show(context: &Context, found: &Certificate) -> Result<(), String> {
 
 fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str) {
     let (source, ports) = (&wanted.source, shown(&wanted.ports));
-    parser.warning(
-        Reason::CertificateFailed,
-        format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}"),
-    );
+    let why = format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}");
+    parser.warning(Reason::CertificateFailed, why);
 }
 
 /// Returns the managed certificates that ports ask for. A certificate that several ports use is listed once.
 fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
     for port in &context.service.ports {
-        let Some(source) = asks(parser, context, port) else {
+        if !is_https(parser, port) {
+            continue;
+        }
+        let Some(Sourced { value: true, source }) = is_managed(parser, context, port) else {
             continue;
         };
         let of = Some(port);
@@ -122,7 +113,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
             ports: vec![port.port],
             is_named: named.is_some(),
             name: named.map_or_else(usual, |named| named.value),
-            domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
+            domains: sorted(&domains.map(|list| list.value).unwrap_or_default()),
             is_staging: staging.is_some_and(|staging| staging.value),
             source,
         };
@@ -142,15 +133,6 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
         }
     }
     all
-}
-
-/// Returns what makes an `https` port ask for a managed certificate, or `None` when nothing does.
-fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
-    if !is_https(parser, port) {
-        return None;
-    }
-    let is_managed = is_managed(parser, context, port)?;
-    is_managed.value.then_some(is_managed.source)
 }
 
 pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
@@ -202,13 +184,20 @@ fn choose<'a>(
     }
     let named = context.certificates.with_name(&wanted.name);
     // A Service that was created again has another default name, and can use the certificate that it left before.
-    let others = context.certificates.all.iter();
     let is_free = named.is_none() && !wanted.is_named;
-    let left = others.filter(|certificate| is_free && is_left(certificate, context, wanted));
+    let left = context.certificates.all.iter().filter(|certificate| {
+        is_free
+            && certificate.was_made_for(context.service, context.cluster)
+            && differs(certificate, wanted).is_none()
+    });
     for one in named.into_iter().chain(left) {
-        all.rests_on_services |= CertificateOwner::of(one).service_uid.is_some();
+        all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            return Some(take_over(context, one, all));
+            // When the Service may not use the certificate, the caller reports why.
+            if may_show(context, one).is_ok() {
+                take_over(context, one, all);
+            }
+            return Some(one);
         };
         if named.is_some() {
             parser.problem(format!(
@@ -246,11 +235,11 @@ fn by_label<'a>(
     let uid = &context.service.uid;
     let is_free = |name: &str| name == wanted.name || !names.contains(&name);
     let carries = |certificate: &&Certificate| {
-        CertificateOwner::of(certificate).service_uid == Some(uid) && is_free(&certificate.name)
+        certificate.service_uid() == Some(uid) && is_free(&certificate.name)
     };
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|certificate| certificate.name == wanted.name);
-    let same = || own.iter().find(|certificate| differs(certificate, wanted).is_empty());
+    let same = || own.iter().find(|certificate| differs(certificate, wanted).is_none());
     let found = match (named.or_else(same), own.as_slice()) {
         (Some(found), _) => found,
         (None, [only]) if !wanted.is_named => only,
@@ -262,19 +251,18 @@ fn by_label<'a>(
             let names = text::some_of(&names);
             parser.problem(format!(
                 "certificates {names} carry the same label, {}={uid}: say which one port {} shows in annotation {}",
-                CertificateOwner::KEY,
+                Certificate::UID_LABEL,
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
             ));
             return Some(None);
         }
     };
-    let differ = differs(found, wanted);
-    if !wanted.domains.is_empty() && !differ.is_empty() {
+    if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
             "certificate {} is {}, and stays so: for another one choose another name in annotation {}",
             found.shown(),
-            differ.join(" and "),
+            differs,
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
         parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -282,33 +270,19 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Whether the certificate was made for a Service of the same name in this cluster, for the same domains.
-fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
-    let owner = CertificateOwner::of(one);
-    owner.is_of_cluster(context.cluster)
-        && owner.service == Some(&service_value(context.service))
-        && differs(one, wanted).is_empty()
-}
-
 /// Returns why the certificate may not be taken over, or `None` when it may be.
 fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option<String> {
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
-    let owner = CertificateOwner::of(one);
-    if let Some(why) = owner.why_it_is_of_others(context.cluster) {
-        return Some(why);
-    }
-    let differ = differs(one, wanted);
-    if !differ.is_empty() {
-        return Some(format!("it is {}", differ.join(" and ")));
-    }
-    owner.why_it_may_be_of_others(one)
+    one.why_it_is_of_others(context.cluster)
+        .or_else(|| Some(format!("it is {}", differs(one, wanted)?)))
+        .or_else(|| one.why_it_may_be_of_others())
 }
 
 /// Returns the certificates of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
-    let is_left = |certificate: &&Certificate| CertificateOwner::of(certificate).is_left(cluster);
+    let is_left = |certificate: &&Certificate| certificate.is_left(cluster);
     let kept = |certificate: &Certificate| Kept {
         kind: "Certificate",
         id: certificate.id,
@@ -319,33 +293,30 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
     all.iter().filter(is_left).map(kept).collect()
 }
 
-/// Returns the differences between the certificate and the desired certificate, as text for messages.
-fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
-    let domains = sorted(one.domain_names.clone());
-    let staging = CertificateOwner::of(one).is_staging;
+/// Returns how the certificate differs from the desired certificate, as text for messages. Returns `None` when it does
+/// not differ.
+fn differs(one: &Certificate, wanted: &Wanted) -> Option<String> {
+    let domains = sorted(&one.domain_names);
+    let staging = one.is_staging();
     let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
     let test = (staging != wanted.is_staging).then(|| {
         let from = if staging { "test" } else { "real" };
         format!("from the authority's {from} service")
     });
-    other.into_iter().chain(test).collect()
-}
-
-/// Returns the difference that a plan shows until the Service has the certificate.
-fn field(wanted: &Wanted, source: Source) -> Field {
-    Field {
-        field: format!("certificate {}", wanted.name),
-        have: None,
-        want: Some(format!("managed, for {}", text::some_of(&wanted.domains))),
-        source,
-    }
+    let all: Vec<String> = other.into_iter().chain(test).collect();
+    (!all.is_empty()).then(|| all.join(" and "))
 }
 
 fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     let labels = of_managed(context.service, context.cluster, wanted.is_staging);
     let domains = text::some_of(&wanted.domains);
     let name = format!("certificate {}", wanted.name);
-    all.fields.push(field(wanted, wanted.source.clone()));
+    all.fields.push(Field {
+        field: name.clone(),
+        have: None,
+        want: Some(format!("managed, for {domains}")),
+        source: wanted.source.clone(),
+    });
     let body = json!({
         "name": wanted.name,
         "type": "managed",
@@ -361,20 +332,12 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     ));
 }
 
-/// Plans to make a free certificate the Service's own, when the Service may use it. When the Service may not use it,
-/// nothing is planned, and the caller reports why.
-fn take_over<'a>(
-    context: &Context,
-    found: &'a Certificate,
-    all: &mut CertificatePlan,
-) -> &'a Certificate {
-    if may_show(context, found).is_err() {
-        return found;
-    }
+/// Plans to make a free certificate the Service's own.
+fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
-        field: format!("certificate {} label {}", found.name, CertificateOwner::KEY),
-        have: CertificateOwner::of(found).service_uid.cloned(),
+        field: format!("certificate {} label {}", found.name, Certificate::UID_LABEL),
+        have: found.service_uid().cloned(),
         want: Some(context.service.uid.clone()),
         source: Source::Rule(WHOSE),
     });
@@ -386,9 +349,7 @@ fn take_over<'a>(
         Description::new(Verb::TAKE_OVER, format!("certificate {}", found.shown()), ""),
     );
     let labels = of_managed(context.service, context.cluster, false);
-    let guard = Guard::of(found).with(labels);
-    all.changes.push(change.guarded(guard));
-    found
+    all.changes.push(change.guarded(Guard::of(found).with(labels)));
 }
 
 /// Returns the certificate's ID when a load balancer can use the certificate. Adds a finding when the
@@ -430,11 +391,9 @@ pub(crate) fn issued(
     certificate.is_issued().then_some(certificate.id)
 }
 
-fn sorted(mut domains: Vec<String>) -> Vec<String> {
-    domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
-    domains.sort_unstable();
-    domains.dedup();
-    domains
+fn sorted(domains: &[String]) -> Vec<String> {
+    let lower_case = domains.iter().map(|domain| domain.to_ascii_lowercase());
+    lower_case.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the ports as text: `443`, `443 and 8443`.

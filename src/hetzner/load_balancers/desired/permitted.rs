@@ -4,7 +4,6 @@
 //! for, and does not say whose it is. Only the certificate is refused: a port keeps the certificates that it uses.
 
 use crate::hetzner::certificates::Certificate;
-use crate::hetzner::load_balancers::ownership::certificates::CertificateOwner;
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::provider::CertificateDomains;
 use crate::text;
@@ -13,23 +12,16 @@ use crate::text;
 pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
 
 /// Checks that the Service may use this existing certificate. The certificate's labels decide (see
-/// [`CertificateOwner::gives`]). When these labels do not decide, the certificate selector from the settings does. The
+/// [`Certificate::gives`]). When these labels do not decide, the certificate selector from the settings does. The
 /// error says why the Service may not use the certificate, as text for messages.
 pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Result<(), String> {
-    let owner = CertificateOwner::of(certificate);
-    match owner.gives(context.service, context.cluster) {
-        Some(true) => return Ok(()),
-        Some(false) => {
-            let why = "it belongs to another namespace or cluster";
-            return Err(why.to_owned());
-        }
-        None => {}
-    }
+    let selector = context.project.defaults.permitted.certificate_selector.as_ref();
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
-    match &context.project.defaults.permitted.certificate_selector {
-        None => Ok(()),
-        Some(selector) if selector.value.matches(value_of) => Ok(()),
-        Some(selector) => {
+    match (certificate.gives(context.service, context.cluster), selector) {
+        (Some(true), _) | (None, None) => Ok(()),
+        (Some(false), _) => Err("it belongs to another namespace or cluster".to_owned()),
+        (None, Some(selector)) if selector.value.matches(value_of) => Ok(()),
+        (None, Some(selector)) => {
             Err(format!("it is none of those that Services may use ({})", selector.source))
         }
     }

@@ -9,7 +9,9 @@ use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::listener::{
     KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F,
 };
-use crate::hetzner::load_balancers::ownership::context::{Context, Defaults, default_source};
+use crate::hetzner::load_balancers::ownership::context::{
+    BY_API, Context, Defaults, default_source,
+};
 use crate::hetzner::load_balancers::ownership::facts::is_in_status;
 use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
 use crate::hetzner::load_balancers::ownership::judge::owned;
@@ -24,28 +26,6 @@ use std::collections::BTreeMap;
 const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
-
-type Parse = fn(&str) -> Result<Value, String>;
-
-/// Returns the annotation that sets a field, the parser of its value, and the API's default. A null default means that
-/// an unset field is left unchanged in both profiles.
-fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
-    Some(match field {
-        F::ProxyProtocol => (&a::USES_PROXYPROTOCOL, v::switch, json!(false)),
-        F::CookieName => (&a::HTTP_COOKIE_NAME, v::text, json!("HCLBSTICKY")),
-        F::CookieLifetime => (&a::HTTP_COOKIE_LIFETIME, v::seconds, json!(300)),
-        F::StickySessions => (&a::HTTP_STICKY_SESSIONS, v::switch, json!(false)),
-        F::RedirectHttp => (&a::HTTP_REDIRECT_HTTP, v::switch, json!(false)),
-        F::TimeoutIdle => (&a::HTTP_TIMEOUT_IDLE, v::idle_seconds, Value::Null),
-        F::CheckInterval => (&a::HEALTH_CHECK_INTERVAL, v::seconds, json!(15)),
-        F::CheckTimeout => (&a::HEALTH_CHECK_TIMEOUT, v::seconds, json!(10)),
-        F::CheckRetries => (&a::HEALTH_CHECK_RETRIES, v::count, json!(3)),
-        F::CheckDomain => (&a::HEALTH_CHECK_HTTP_DOMAIN, v::domain, json!("")),
-        F::CheckPath => (&a::HEALTH_CHECK_HTTP_PATH, v::path, json!("/")),
-        F::CheckStatusCodes => (&a::HTTP_STATUS_CODES, v::status_codes, json!(["2??", "3??"])),
-        _ => return None,
-    })
-}
 
 /// Returns the default that the settings have for this field of all ports.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
@@ -70,7 +50,7 @@ const PLACE: [&Annotation; 3] =
 const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
 
 /// A port in its desired state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Port {
     /// The desired fields, with the API's defaults in unset fields.
     pub(crate) listener: Listener,
@@ -151,8 +131,11 @@ pub(crate) fn ports(
             parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
             let asks_now = asked.iter().any(|listener| listener.listen_port == port.port);
-            let wanted = wanted(parser, context, certificates, (port, node_port), asks_now);
-            ports.push(wanted);
+            let listener = Listener::new(port.port);
+            let wanted = Port { listener, ..Port::default() };
+            let mut reader = PortReader { parser: &mut *parser, context, port, asks_now, wanted };
+            reader.read_all(node_port, certificates);
+            ports.push(reader.wanted);
         } else {
             parser.problem(format!(
                 "port {} has no node port, and traffic reaches the nodes by no other way: leave \
@@ -161,13 +144,10 @@ pub(crate) fn ports(
             ));
         }
     }
-    let mut all = context.service.ports.iter();
-    if !all.any(|port| port.protocol == Protocol::Tcp) {
-        parser.warning(
-            Reason::UnsupportedProtocolConfigured,
-            "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
-             TCP port, or another type than LoadBalancer",
-        );
+    if !context.service.ports.iter().any(|port| port.protocol == Protocol::Tcp) {
+        let why = "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
+                   TCP port, or another type than LoadBalancer";
+        parser.warning(Reason::UnsupportedProtocolConfigured, why);
     }
     check_redirects(parser, &ports);
     report_unused(parser, &ports);
@@ -177,10 +157,9 @@ pub(crate) fn ports(
 /// Checks that only one port redirects from port 80, and that the Service has no port 80 then,
 /// because a redirect takes port 80 for itself.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
-    let redirects = |port: &&Port| port.listener.is_https() && port.listener.is_on(F::RedirectHttp);
     let number = |port: &Port| port.listener.listen_port;
-    let redirecting: Vec<String> =
-        ports.iter().filter(redirects).map(|port| number(port).to_string()).collect();
+    let redirecting = ports.iter().filter(|port| port.listener.redirects_http());
+    let redirecting: Vec<String> = redirecting.map(|port| number(port).to_string()).collect();
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
@@ -236,8 +215,7 @@ pub(crate) fn leave_out_taken<'a>(
     };
     ports.retain_mut(|port| {
         let listener = &mut port.listener;
-        let redirects = listener.is_https() && listener.is_on(F::RedirectHttp);
-        if redirects && is_taken(HTTP_PORT) {
+        if listener.redirects_http() && is_taken(HTTP_PORT) {
             listener.set(F::RedirectHttp, false);
         }
         !is_taken(listener.listen_port)
@@ -295,48 +273,54 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-fn wanted(
-    parser: &mut AnnotationParser,
-    context: &Context,
-    certificates: &CertificatePlan,
-    (port, node_port): (&ServicePort, u16),
-    asks_now: bool,
-) -> Port {
-    let mut reader = PortReader {
-        parser,
-        context,
-        port,
-        asks_now,
-        wanted: Port {
-            listener: Listener::new(port.port),
-            sources: BTreeMap::new(),
-            waits: false,
-            refused: Vec::new(),
-        },
-    };
-    let node_port = Sourced::new(node_port, Source::Rule("the Service's node port"));
-    reader.set(F::DestinationPort, Some(node_port), Value::Null, None);
-    let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
-    let usual = Some(default_source(&a::PROTOCOL));
-    reader.set(F::Protocol, protocol, "tcp", usual);
-    // Fields of `http` are read for `tcp` too, so that a value that does not parse is reported.
-    for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
-        reader.read(*field);
-    }
-    reader.certificates(certificates);
-    reader.health_check();
-    reader.wanted
-}
-
 impl PortReader<'_, '_> {
-    /// Sets the field from the annotation, else from the setting, else to the API's default. Returns whether
-    /// the annotation or the setting has a value.
+    fn read_all(&mut self, node_port: u16, certificates: &CertificatePlan) {
+        let node_port = Sourced::new(node_port, Source::Rule("the Service's node port"));
+        self.set(F::DestinationPort, Some(node_port), Value::Null, None);
+        let protocol = self.annotation(&a::PROTOCOL, v::protocol);
+        self.set(F::Protocol, protocol, "tcp", Some(default_source(&a::PROTOCOL)));
+        // Fields of `http` are read for `tcp` too, so that a value that does not parse is reported.
+        for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
+            self.read(*field);
+        }
+        self.certificates(certificates);
+        self.health_check();
+    }
+
+    /// Sets the field from its annotation, with the parser of the annotation's value and the API's default. A null
+    /// default means that an unset field is left unchanged in both profiles. Returns whether the annotation or the
+    /// setting has a value.
     fn read(&mut self, field: PortField) -> bool {
-        let Some((annotation, parse, usual)) = row(field) else {
-            return false;
-        };
-        let project = self.context.project;
-        let set = self.annotation(annotation, parse);
+        let nothing = Value::Null;
+        match field {
+            F::ProxyProtocol => self.field(field, &a::USES_PROXYPROTOCOL, v::boolean, false),
+            F::CookieName => self.field(field, &a::HTTP_COOKIE_NAME, v::any, "HCLBSTICKY"),
+            F::CookieLifetime => self.field(field, &a::HTTP_COOKIE_LIFETIME, v::seconds, 300),
+            F::StickySessions => self.field(field, &a::HTTP_STICKY_SESSIONS, v::boolean, false),
+            F::RedirectHttp => self.field(field, &a::HTTP_REDIRECT_HTTP, v::boolean, false),
+            F::TimeoutIdle => self.field(field, &a::HTTP_TIMEOUT_IDLE, v::idle_seconds, nothing),
+            F::CheckInterval => self.field(field, &a::HEALTH_CHECK_INTERVAL, v::seconds, 15),
+            F::CheckTimeout => self.field(field, &a::HEALTH_CHECK_TIMEOUT, v::seconds, 10),
+            F::CheckRetries => self.field(field, &a::HEALTH_CHECK_RETRIES, v::count, 3),
+            F::CheckDomain => self.field(field, &a::HEALTH_CHECK_HTTP_DOMAIN, v::host, ""),
+            F::CheckPath => self.field(field, &a::HEALTH_CHECK_HTTP_PATH, v::path, "/"),
+            F::CheckStatusCodes => {
+                self.field(field, &a::HTTP_STATUS_CODES, v::status_codes, json!(["2??", "3??"]))
+            }
+            _ => false,
+        }
+    }
+
+    /// Sets the field from the annotation, else from the setting, else to the API's default.
+    fn field<T: Into<Value>>(
+        &mut self,
+        field: PortField,
+        annotation: &'static Annotation,
+        parse: impl Fn(&str) -> Result<T, String>,
+        usual: impl Into<Value>,
+    ) -> bool {
+        let (project, usual) = (self.context.project, usual.into());
+        let set = self.annotation(annotation, |text| parse(text).map(Into::into));
         let set = set.or_else(|| setting(&project.defaults, field));
         let is_set = set.is_some();
         let enforced = project.enforced(annotation).filter(|_| !usual.is_null());
@@ -411,16 +395,11 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        let mut ids = Sourced::new(Vec::new(), named.source.clone());
         // The certificates are not read when only a manifest is checked.
-        let are_unread = context.observed.certificates.is_none();
-        for name in named.value.iter().filter(|_| !are_unread) {
-            match context.certificates.named(name) {
-                Some(certificate) => self.use_named((name, &named.source), certificate, &mut ids),
-                None => self.report_missing(name, &named.source),
-            }
-        }
-        Some(ids)
+        let are_read = context.observed.certificates.is_some();
+        let names = named.value.iter().filter(|_| are_read);
+        let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();
+        Some(Sourced::new(ids, named.source))
     }
 
     /// Reports that a certificate does not exist. Tenants read the message, so it suggests only certificates that the
@@ -428,12 +407,8 @@ impl PortReader<'_, '_> {
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
-        let names = context
-            .certificates
-            .all
-            .iter()
-            .filter(may_use)
-            .map(|certificate| certificate.name.as_str());
+        let usable = context.certificates.all.iter().filter(may_use);
+        let names = usable.map(|certificate| certificate.name.as_str());
         let near = self.parser.has_room().then(|| did_you_mean(name, names));
         self.parser.problem(format!(
             "{source}: there is no certificate {} in the project{}",
@@ -442,15 +417,13 @@ impl PortReader<'_, '_> {
         ));
     }
 
-    /// Adds the ID of a certificate that an annotation names to the IDs of the port,
-    /// when the Service may use the certificate.
-    fn use_named(
-        &mut self,
-        (name, source): (&str, &Source),
-        certificate: &Certificate,
-        ids: &mut Sourced<Vec<u64>>,
-    ) {
+    /// Returns the ID of a certificate that an annotation names, when the port can use the certificate now.
+    fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
+        let Some(certificate) = context.certificates.named(name) else {
+            self.report_missing(name, source);
+            return None;
+        };
         if let Err(why) = may_use(context, certificate) {
             let why = format!(
                 "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
@@ -458,13 +431,13 @@ impl PortReader<'_, '_> {
                 context.service.namespace
             );
             self.parser.warning(Reason::CertificateFailed, why);
-            return self.wanted.refused.push(certificate.id);
+            self.wanted.refused.push(certificate.id);
+            return None;
         }
         // The API refuses the whole port when one of its certificates is not issued yet.
-        match issued(self.parser, &number.to_string(), certificate) {
-            Some(id) => ids.value.push(id),
-            None => self.wanted.waits = true,
-        }
+        let id = issued(self.parser, &number.to_string(), certificate);
+        self.wanted.waits |= id.is_none();
+        id
     }
 
     fn health_check(&mut self) {
@@ -496,19 +469,15 @@ impl PortReader<'_, '_> {
         }
         let usual = self.wanted.listener.get(F::DestinationPort).cloned();
         let own_port = Some(Source::Rule("the port that gets the traffic"));
-        let number = number.or(asked);
-        self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
-        let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
-        if leaves_kube_proxy {
+        self.set(F::CheckPort, number.or(asked), usual.unwrap_or_default(), own_port);
+        if self.asks_now && !self.wanted.listener.asks_kube_proxy() {
             // A check that asks kube-proxy has its own path and status codes, which must not stay on any other check.
             for field in [F::CheckPath, F::CheckStatusCodes] {
-                let usual = || Source::Rule("the default of the API");
-                self.wanted.sources.entry(field).or_insert_with(usual);
+                self.wanted.sources.entry(field).or_insert(BY_API);
             }
         }
         // No annotation sets the expected response of a health check.
-        let usual = Source::Rule("the default of the API");
-        let usual = Some(usual).filter(|_| !project.preserves_unset());
+        let usual = (!project.preserves_unset()).then_some(BY_API);
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
@@ -536,13 +505,8 @@ impl PortReader<'_, '_> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
             return Some(LOCAL.to_string());
         }
-        Some(
-            PLACE
-                .into_iter()
-                .chain(of_http_checks())
-                .find(|annotation| self.has(annotation))?
-                .key(),
-        )
+        let mut others = PLACE.into_iter().chain(of_http_checks());
+        others.find(|annotation| self.has(annotation)).map(Annotation::key)
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {
@@ -556,15 +520,13 @@ impl PortReader<'_, '_> {
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
         // These annotations have an effect in hcloud-cloud-controller-manager only when the check is by HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
-        let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),
             (None, Some(asked)) => ("http", asked.clone()),
             (None, None) if follows_port => {
-                let own = self.wanted.listener.protocol();
-                (own, Source::Rule("the port's protocol"))
+                (self.wanted.listener.protocol(), Source::Rule("the port's protocol"))
             }
-            (None, None) => ("tcp", by_default),
+            (None, None) => ("tcp", default_source(&a::HEALTH_CHECK_PROTOCOL)),
         };
         let over_tls = name == "https";
         let name = if over_tls { "http" } else { name }.to_owned();

@@ -14,13 +14,13 @@ use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has}
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::change::{Action, Change, Purpose};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
-use crate::hetzner::load_balancers::ownership::certificates::{CertificateOwner, of_upload};
+use crate::hetzner::load_balancers::ownership::certificates::of_upload;
 use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::names;
 use crate::provider::{
-    self, Claim, Cluster, Description, Field, Reason, Service, ServicePort, ShownCertificate,
-    Source, Sourced, TlsPair, TlsSecret, Verb,
+    self, Claim, Cluster, Description, Field, Reason, SecretName, Service, ServicePort,
+    ShownCertificate, Source, Sourced, TlsPair, TlsSecret, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -72,12 +72,20 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
     let before = all.changes.len();
     let mut ids = BTreeMap::new();
     for (secret, (ports, source)) in secrets {
-        let found = upload_one(context, secret, source, all);
+        let name = (context.service.namespace.clone(), secret.to_owned());
+        let found = upload_one(context, &name, source, all);
         let id = found.as_ref().ok().copied().flatten();
-        let id = id.or_else(|| uploaded_before(context, secret));
+        let id = id.or_else(|| uploaded_before(context, &name));
         ids.insert(secret, id);
         if let Err(why) = found {
-            report_unusable(parser, context, (secret, &ports), id.is_some(), &why);
+            let then = if id.is_some() {
+                "the certificate that was uploaded from it before stays"
+            } else {
+                "until then ports are left unchanged, and not added where they do not exist"
+            };
+            let (ports, namespace) = (text::some_of(&ports), name.0);
+            let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
+            parser.warning(Reason::CertificateFailed, why);
         }
     }
     if let Some(last) = all.changes[before..].last_mut() {
@@ -96,7 +104,8 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let ids = Sourced::new(shown, named.source.clone());
         let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
         let other = by_name.map(|named| named.source);
-        let managed = all.ports.insert(port.port, PortCertificates::new(ids, waits));
+        let shows = PortCertificates { ids, waits, refused: None };
+        let managed = all.ports.insert(port.port, shows);
         // A port must not get certificates from Secrets and from another source at the same time.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
@@ -108,35 +117,17 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
     }
 }
 
-fn report_unusable(
-    parser: &mut AnnotationParser,
-    context: &Context,
-    (secret, ports): (&str, &[String]),
-    was_uploaded: bool,
-    why: &str,
-) {
-    let then = if was_uploaded {
-        "the certificate that was uploaded from it before stays"
-    } else {
-        "until then ports are left unchanged, and not added where they do not exist"
-    };
-    let (ports, namespace) = (text::some_of(ports), &context.service.namespace);
-    let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
-    parser.warning(Reason::CertificateFailed, why);
-}
-
 /// Returns the ID of the uploaded certificate that the Secret holds, if the certificate was uploaded before. Otherwise
 /// plans the upload, unless the Secret was not read. The error says why the Secret cannot be used.
 fn upload_one(
     context: &Context,
-    secret: &str,
+    secret: &SecretName,
     source: &Source,
     all: &mut CertificatePlan,
 ) -> Result<Option<u64>, String> {
-    let (namespace, cluster) = (&context.service.namespace, context.cluster);
-    let key = (namespace.clone(), secret.to_owned());
+    let cluster = context.cluster;
     // The Secret was not read, for example because only a manifest is checked.
-    let Some(held) = cluster.tls_secrets.get(&key) else {
+    let Some(held) = cluster.tls_secrets.get(secret) else {
         return Ok(None);
     };
     let pair = held.as_ref().map_err(String::clone)?;
@@ -144,12 +135,13 @@ fn upload_one(
         return Err(why);
     }
     let digest = Some(pair.digest.as_str());
-    let is_it =
-        |certificate: &&Certificate| is_upload(certificate, cluster, namespace, secret, digest);
+    let is_it = |certificate: &&Certificate| is_upload(certificate, cluster, secret, digest);
     if let Some(found) = context.certificates.all.iter().find(is_it) {
         return Ok(Some(found.id));
     }
     let name = free_name(context, secret, pair)?;
+    let labels = of_upload(secret, cluster);
+    let (namespace, secret) = secret;
     let from = format!("from Secret {namespace}/{secret}");
     let noun = format!("certificate {name}");
     all.fields.push(Field {
@@ -158,7 +150,6 @@ fn upload_one(
         want: Some(from.clone()),
         source: source.clone(),
     });
-    let labels = of_upload(namespace, secret, cluster);
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
     let upload = Description::new(Verb::UPLOAD, noun, format!(" {from}"));
     let change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
@@ -169,11 +160,10 @@ fn upload_one(
 
 /// Returns a name for the upload that no certificate has. When a name is taken, the next name is derived from the ID of
 /// the certificate that has it.
-fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, String> {
-    let (namespace, cluster) = (&context.service.namespace, context.cluster);
+fn free_name(context: &Context, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
-        let name = names::upload_name(namespace, secret, &pair.digest, cluster, taken_by);
+        let name = names::upload_name(secret, &pair.digest, context.cluster, taken_by);
         match context.certificates.with_name(&name) {
             None => return Ok(name),
             Some(other) => taken_by = Some(other.id),
@@ -187,18 +177,17 @@ fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, 
 
 /// Returns a certificate that was uploaded from the Secret of this name, even when the Secret holds another certificate
 /// now. A certificate that load balancers use is preferred, then the newest.
-fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
-    let (namespace, cluster) = (&context.service.namespace, context.cluster);
-    let is_it =
-        |certificate: &&Certificate| is_upload(certificate, cluster, namespace, secret, None);
+fn uploaded_before(context: &Context, secret: &SecretName) -> Option<u64> {
+    let is_it = |certificate: &&Certificate| is_upload(certificate, context.cluster, secret, None);
     let all = context.certificates.all.iter().filter(is_it);
     let best = all.max_by_key(|certificate| (!certificate.used_by.is_empty(), certificate.id));
     best.map(|certificate| certificate.id)
 }
 
 fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
-    let owner = CertificateOwner::of(certificate);
-    owner.is_of_cluster(cluster) && owner.secret.is_some() && !certificate.is_managed()
+    certificate.is_of_cluster(cluster)
+        && certificate.secret().is_some()
+        && !certificate.is_managed()
 }
 
 /// Whether the certificate was uploaded from this Secret, according to its labels, its type and its name. When `digest`
@@ -207,29 +196,23 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,
-    namespace: &str,
-    secret: &str,
+    secret: &SecretName,
     digest: Option<&str>,
 ) -> bool {
-    let owner = CertificateOwner::of(certificate);
+    let is_name = |uid: &String| names::is_upload_name(&certificate.name, uid, secret, digest);
     is_ours(certificate, cluster)
-        && owner.is_of_secret(namespace, secret)
-        && owner.cluster_uid.is_some_and(|uid| {
-            names::is_upload_name(&certificate.name, uid, namespace, secret, digest)
-        })
+        && certificate.is_of_secret(secret)
+        && certificate.cluster_uid().is_some_and(is_name)
 }
 
 fn too_large(pair: &TlsPair) -> Option<String> {
-    let (key, chain) = (pair.key.expose().len(), pair.chain.len());
-    let larger = |what: &str, has: usize, most: usize| {
-        (has > most).then(|| format!("{what} {has}, and Hetzner takes {most} at most"))
-    };
-    larger("the bytes of tls.key are", key, KEY_BYTES)
-        .or_else(|| larger("the bytes of tls.crt are", chain, CHAIN_BYTES))
-        .or_else(|| {
-            let count = pair.certificates;
-            larger("the certificates in tls.crt are", count, CHAIN_CERTIFICATES)
-        })
+    let limits = [
+        ("the bytes of tls.key are", pair.key.expose().len(), KEY_BYTES),
+        ("the bytes of tls.crt are", pair.chain.len(), CHAIN_BYTES),
+        ("the certificates in tls.crt are", pair.certificates, CHAIN_CERTIFICATES),
+    ];
+    let (what, has, most) = limits.into_iter().find(|(_, has, most)| has > most)?;
+    Some(format!("{what} {has}, and Hetzner takes {most} at most"))
 }
 
 /// Returns the changes that delete the unused uploads of this cluster. An upload is unused when no load balancer uses
@@ -243,12 +226,10 @@ pub(in crate::hetzner) fn unused(
     let ours: Vec<_> = all.iter().filter(|certificate| is_ours(certificate, cluster)).collect();
     let usable =
         |held: &TlsSecret| held.as_ref().ok().filter(|pair| too_large(pair).is_none()).cloned();
-    let secrets = cluster.tls_secrets.iter();
     let is_wanted = |certificate: &Certificate| {
-        let mut all = secrets.clone();
-        all.any(|((namespace, secret), held)| match usable(held) {
-            Some(pair) => is_upload(certificate, cluster, namespace, secret, Some(&pair.digest)),
-            None => CertificateOwner::of(certificate).is_of_secret(namespace, secret),
+        cluster.tls_secrets.iter().any(|(secret, held)| match usable(held) {
+            Some(pair) => is_upload(certificate, cluster, secret, Some(&pair.digest)),
+            None => certificate.is_of_secret(secret),
         })
     };
     let is_unused =
@@ -276,7 +257,7 @@ pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec
             name: certificate.name.clone(),
             ports: ports.map(|port| port.listen_port).collect(),
             not_valid_after: certificate.expires(),
-            secret: CertificateOwner::of(certificate).secret.cloned(),
+            secret: certificate.secret().cloned(),
             is_managed: certificate.is_managed(),
         }
     });

@@ -9,8 +9,7 @@ use crate::hetzner::load_balancers::annotations::parser::{
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::balancer::{Algorithm, LoadBalancer, PrivateNet};
-use crate::hetzner::load_balancers::ownership::context::Context;
-use crate::hetzner::load_balancers::ownership::context::default_source;
+use crate::hetzner::load_balancers::ownership::context::{Context, default_source};
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
@@ -29,9 +28,6 @@ pub(crate) struct Desired {
     /// decides about the settings of an external load balancer.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
-    /// Whether present targets keep the kind of IP, private or public, by which
-    /// they are reached; see `Group::keeps_ways`.
-    pub(crate) keeps_ways: bool,
     pub(crate) certificates: CertificatePlan,
     pub(crate) ports: Vec<Port>,
     pub(crate) targets: Targets,
@@ -39,6 +35,7 @@ pub(crate) struct Desired {
 }
 
 /// The desired state of the whole load balancer. A field that is `None` is left unchanged.
+#[derive(Default)]
 pub(crate) struct Whole {
     /// The name from the annotation alone, because a default name must not rename a load balancer.
     pub(crate) name: Option<Sourced<String>>,
@@ -75,8 +72,9 @@ pub(crate) struct Attach {
 }
 
 /// The texts that name the Primary IPs that the Service asks for.
+#[derive(Default)]
 pub(crate) struct AskedIps {
-    pub(crate) families: [AskedIp; 2],
+    pub(crate) families: Vec<AskedIp>,
     /// The first `spec.loadBalancerIP` of the Services that decide, which is empty when none of them sets the field.
     pub(crate) address: String,
 }
@@ -156,10 +154,6 @@ impl Desired {
     pub(crate) fn attach(&self) -> Option<&Attach> {
         self.whole.as_ref()?.attach.as_ref()
     }
-
-    pub(crate) fn attach_mut(&mut self) -> Option<&mut Attach> {
-        self.whole.as_mut()?.attach.as_mut()
-    }
 }
 
 /// Reads everything that the Service asks for. `parser` collects what is wrong.
@@ -180,12 +174,7 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
     let desired = Desired {
-        use_private_ip: if group.is_external() {
-            way_on_external(parser, context, own_way)
-        } else {
-            own_way
-        },
-        keeps_ways: group.keeps_ways(),
+        use_private_ip: way_to_targets(parser, context, own_way),
         ports: ports(parser, context, &certificates),
         certificates,
         targets: targets(parser, context),
@@ -202,10 +191,12 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 }
 
 /// Reads the desired state of the whole load balancer from the Service, or from the Services that decide for it. When
-/// no Service may decide, defaults are not used.
+/// no Service decides, no annotation counts, and defaults are not used.
 fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
+    if context.group.has_no_decider() {
+        return Whole::default();
+    }
     let defaults = &context.project.defaults;
-    let is_decided = !context.group.has_no_decider();
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
     let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
     let algorithm = || defaults.algorithm.clone().or_else(usual);
@@ -216,17 +207,15 @@ fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
     let keep = parser.read(&a::KEEP, None, v::boolean);
     Whole {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind.or_else(|| defaults.kind.clone()).filter(|_| is_decided),
-        place: if is_decided { place(parser, context) } else { Place::default() },
-        algorithm: set.or_else(|| algorithm().filter(|_| is_decided)),
-        public: disabled
-            .filter(|_| is_decided)
-            .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
+        kind: kind.or_else(|| defaults.kind.clone()),
+        place: place(parser, context),
+        algorithm: set.or_else(algorithm),
+        public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
         protection: parser.read(&a::DELETION_PROTECTION, None, v::boolean),
         labels: labels(parser, context),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
-        attach: attach(parser, context).filter(|_| is_decided),
+        attach: attach(parser, context),
         primary_ips: asked_ips(parser, context),
         is_kept: keep.is_some_and(|keep| keep.value),
     }
@@ -274,9 +263,7 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
         }
         Sourced::new(labels, source)
     });
-    let default = context.project.defaults.labels.clone();
-    let is_decided = !context.group.has_no_decider();
-    let all = [default.filter(|_| is_decided), set];
+    let all = [context.project.defaults.labels.clone(), set];
     let labels = all.into_iter().flatten().flat_map(|Sourced { value, source }| {
         value.0.into_iter().map(move |(key, value)| (key, Sourced::new(value, source.clone())))
     });
@@ -301,7 +288,7 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
         AskedIp { annotation, kind, asked: parser.read(annotation, None, parse).or(by_field) }
     };
     AskedIps {
-        families: [
+        families: vec![
             family(&a::PUBLIC_NET_IPV4, "ipv4", IpAddr::is_ipv4),
             family(&a::PUBLIC_NET_IPV6, "ipv6", IpAddr::is_ipv6),
         ],
@@ -345,9 +332,9 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     }
 }
 
-/// Returns how new targets of an external load balancer are reached. The oldest Service with a port on the load
-/// balancer decides. When no Service has a port there yet, the planned Service decides.
-fn way_on_external(
+/// Returns how new targets are reached. On an external load balancer, the oldest Service with a port there decides. On
+/// any other load balancer, and when no Service has a port there yet, `own` decides.
+fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &Context,
     own: Sourced<bool>,
@@ -392,8 +379,7 @@ fn asked_targets(
     context: &Context,
     own: Option<&Sourced<Selector>>,
 ) -> Vec<Asked> {
-    let selected = |own: Option<Selector>| own.map_or(Asked::All, Asked::Selected);
-    let own = selected(own.map(|own| own.value.clone()));
+    let own = own.map_or(Asked::All, |own| Asked::Selected(own.value.clone()));
     parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
     let group = &context.group;
     if group.undecided.is_some() {
@@ -406,15 +392,15 @@ fn asked_targets(
         let value = value_of(service, &a::EXTERNAL_TARGETS);
         value.is_none_or(|value| v::boolean(value) != Ok(false))
     };
-    let mut others = group.balancer().map(|balancer| group.served_on(balancer)).unwrap_or_default();
-    others.retain(|service| service.uid != context.service.uid && needs(service));
+    let others = group.balancer().into_iter().flat_map(|balancer| group.served_on(balancer));
+    let others = others.filter(|other| other.uid != context.service.uid && needs(other));
     let asked = |service: &Service| match value_of(service, &a::NODE_SELECTOR).map(Selector::parse)
     {
         None => Asked::All,
         Some(Ok(selector)) => Asked::Selected(selector),
         Some(Err(_)) => Asked::Present,
     };
-    let others = others.into_iter().map(asked);
+    let others = others.map(asked);
     let own = needs(context.service).then_some(own);
     let mut owners =
         group.balancer().into_iter().flat_map(|balancer| balancer.ownership.ports.values());
@@ -428,9 +414,9 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
         let there = context.group.balancer().or(context.group.undecided);
-        let mut targets = there.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
-        targets
-            .any(|(target, _)| target.node(context.cluster).is_some_and(|name| *name == node.name))
+        let targets = there.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
+        let mut names = targets.filter_map(|(target, _)| target.node(context.cluster));
+        names.any(|name| *name == node.name)
     };
     let is_selected = |node: &&OfferedNode| {
         asked.iter().any(|asked| match asked {
@@ -493,23 +479,19 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
 /// Reports the fields of the Service that users may rely on, although they have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
-        parser.warning(
-            Reason::LoadBalancerSourceRangesIgnored,
-            format!(
-                "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
-                 everywhere; restrict it behind the load balancer, or keep it private with {}",
-                text::some_of(&service.source_ranges),
-                a::DISABLE_PUBLIC_NETWORK.key()
-            ),
+        let why = format!(
+            "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
+             everywhere; restrict it behind the load balancer, or keep it private with {}",
+            text::some_of(&service.source_ranges),
+            a::DISABLE_PUBLIC_NETWORK.key()
         );
+        parser.warning(Reason::LoadBalancerSourceRangesIgnored, why);
     }
     if service.is_ipv6_alone {
-        parser.warning(
-            Reason::FieldIgnored,
-            "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
-             its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
-             PreferDualStack",
-        );
+        let why = "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
+                   its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
+                   PreferDualStack";
+        parser.warning(Reason::FieldIgnored, why);
     }
     if service.has_session_affinity {
         let why = format!(

@@ -61,7 +61,8 @@ fn fits(
     let range = range.or_else(|| project.defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = balancers.with_uid(&service.uid);
-    own.filter_map(|labelled| labelled.balancer.attached(network))
+    own.iter()
+        .filter_map(|labelled| labelled.balancer.attached(network))
         .any(|net| ip.is_none() || net.ip == ip)
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }

@@ -82,7 +82,7 @@ impl Ways {
         Ways {
             there,
             by_private: private.value,
-            stays: desired.keeps_ways,
+            stays: context.group.keeps_ways(),
             knows_subnets: context.observed.subnets.is_some(),
             network: context.project.network,
         }
@@ -431,7 +431,7 @@ impl Diff<'_, '_> {
                     let way = by(target.is_private_address());
                     Some((way, desired.targets.source.clone()))
                 }
-                Some(_) if desired.keeps_ways => None,
+                Some(_) if self.context.group.keeps_ways() => None,
                 Some(_) => Some((by(private.value), private.source.clone())),
                 None => Some((by(by_private), desired.targets.source.clone())),
             };

@@ -10,7 +10,9 @@ use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
 use crate::hetzner::load_balancers::ownership::context::{Context, default_source};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
-use crate::hetzner::load_balancers::ownership::labels::{Labelled, Ownership, WHOSE};
+use crate::hetzner::load_balancers::ownership::labels::{
+    Labelled, Ownership, WHOSE, counts_upstream,
+};
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, Verb};
 use serde_json::{Value, json};
@@ -220,11 +222,10 @@ impl Diff<'_, '_> {
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.whole.as_ref().is_some_and(|whole| whole.is_kept);
-        let wanted = context.group.wanted(balancer, adopts, &own_ports, is_kept, context.balancers);
-        let to = wanted.to;
-        for label in wanted.shown {
-            let (field, has) = (format!("label {}", label.key), self.label(&label.key));
-            let Some(value) = label.value else {
+        let (to, shown) = context.group.wanted(balancer, adopts, &own_ports, is_kept);
+        for (key, value) in shown {
+            let (field, has) = (format!("label {key}"), self.label(&key));
+            let Some(value) = value else {
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
                 self.compare(&field, has, Some(absent));
                 parts.push(Description::new(Verb::REMOVE, field, ""));
@@ -232,7 +233,7 @@ impl Diff<'_, '_> {
             };
             // A load balancer that is taken over from hcloud-cloud-controller-manager does not get the other labels,
             // because that controller works without them.
-            let counts = label.counts_upstream
+            let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
                 || adopts

@@ -174,6 +174,11 @@ impl Listener {
         self.protocol() == "https"
     }
 
+    /// Whether the load balancer itself answers on port 80, and redirects to this port.
+    pub(crate) fn redirects_http(&self) -> bool {
+        self.is_https() && self.is_on(F::RedirectHttp)
+    }
+
     pub(crate) fn is_on(&self, field: PortField) -> bool {
         self.get(field) == Some(&Value::Bool(true))
     }

@@ -1,58 +1,59 @@
 //! The owner of a certificate, by its labels.
 
 use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGING, namespace_of};
-use super::names::label_value;
+use super::names::{label_value, service_value};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Cluster, Error, Service, Urgency};
+use crate::provider::{Cluster, Error, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// The owner of a certificate, as its labels state it. A field is `None` when the certificate has no such label.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CertificateOwner<'a> {
-    pub(crate) service_uid: Option<&'a String>,
-    pub(crate) service: Option<&'a String>,
-    pub(crate) cluster_uid: Option<&'a String>,
-    /// `namespace.name` of the Secret that the certificate was uploaded from.
-    pub(crate) secret: Option<&'a String>,
-    /// Whether the certificate authority's test service issues the certificate.
-    pub(crate) is_staging: bool,
-}
-
-impl<'a> CertificateOwner<'a> {
+/// The owner of the certificate, as its labels state it.
+impl Certificate {
     /// The key of the label that has the UID of the Service.
-    pub(crate) const KEY: &'static str = SERVICE_UID;
+    pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
 
-    pub(crate) fn of(certificate: &'a Certificate) -> CertificateOwner<'a> {
-        let labels = &certificate.labels;
-        CertificateOwner {
-            service_uid: labels.get(SERVICE_UID),
-            service: labels.get(SERVICE),
-            cluster_uid: labels.get(CLUSTER_UID),
-            secret: labels.get(SECRET),
-            is_staging: labels.get(STAGING.0).map(String::as_str) == Some(STAGING.1),
-        }
+    pub(crate) fn service_uid(&self) -> Option<&String> {
+        self.labels.get(SERVICE_UID)
+    }
+
+    pub(crate) fn cluster_uid(&self) -> Option<&String> {
+        self.labels.get(CLUSTER_UID)
+    }
+
+    /// `namespace.name` of the Secret that the certificate was uploaded from.
+    pub(crate) fn secret(&self) -> Option<&String> {
+        self.labels.get(SECRET)
+    }
+
+    /// Whether the certificate authority's test service issues the certificate.
+    pub(crate) fn is_staging(&self) -> bool {
+        self.labels.get(STAGING.0).is_some_and(|value| value == STAGING.1)
+    }
+
+    /// Whether the certificate was made in this cluster for a Service of the same name.
+    pub(crate) fn was_made_for(&self, service: &Service, cluster: &Cluster) -> bool {
+        self.is_of_cluster(cluster) && self.labels.get(SERVICE) == Some(&service_value(service))
     }
 
     /// Whether a label says that the certificate is this cluster's. A cluster whose identity is not known owns nothing.
     pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
-        self.cluster_uid.is_some_and(|uid| cluster.is_known_by(uid))
+        self.cluster_uid().is_some_and(|uid| cluster.is_known_by(uid))
     }
 
-    fn other_cluster(&self, cluster: &Cluster) -> Option<&'a String> {
-        self.cluster_uid.filter(|uid| !cluster.is_known_by(uid))
+    fn other_cluster(&self, cluster: &Cluster) -> Option<&String> {
+        self.cluster_uid().filter(|uid| !cluster.is_known_by(uid))
     }
 
     /// Whether the certificate was uploaded from this Secret. The whole values are compared, because long
     /// values are cut.
-    pub(crate) fn is_of_secret(&self, namespace: &str, secret: &str) -> bool {
-        self.secret == Some(&secret_value(namespace, secret))
+    pub(crate) fn is_of_secret(&self, secret: &SecretName) -> bool {
+        self.secret() == Some(&secret_value(secret))
     }
 
     /// Whether the certificate belongs to this cluster, and its Service does not exist any more.
     pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
-        let uid = self.service_uid;
-        self.is_of_cluster(cluster) && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
+        let is_gone = |uid: &String| !cluster.service_uids.contains(uid);
+        self.is_of_cluster(cluster) && self.service_uid().is_some_and(is_gone)
     }
 
     /// Whether the Service may use the certificate. `None` means that the labels do not decide.
@@ -69,13 +70,12 @@ impl<'a> CertificateOwner<'a> {
         if self.other_cluster(cluster).is_some() {
             return Some(false);
         }
-        if let Some(secret) = self.secret {
+        if let Some(secret) = self.secret() {
             return Some(is_of_namespace(secret));
         }
-        let is_own = self.service_uid == Some(&service.uid);
-        let is_of_neighbour =
-            self.is_of_cluster(cluster) && self.service.is_some_and(is_of_namespace);
-        (is_own || is_of_neighbour).then_some(true)
+        let made_for = self.labels.get(SERVICE).filter(|_| self.is_of_cluster(cluster));
+        let is_own = self.service_uid() == Some(&service.uid);
+        (is_own || made_for.is_some_and(is_of_namespace)).then_some(true)
     }
 
     /// Why no Service may take over the certificate, although a Service asks for it. The reason is that the labels of
@@ -84,16 +84,15 @@ impl<'a> CertificateOwner<'a> {
         if let Some(uid) = self.other_cluster(cluster) {
             return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
         }
-        let lives = |uid: &&String| cluster.service_uids.contains(*uid);
-        let uid = self.service_uid.filter(lives)?;
+        let uid = self.service_uid().filter(|uid| cluster.service_uids.contains(*uid))?;
         Some(format!("label {SERVICE_UID} says another Service, {uid}"))
     }
 
     /// Why the certificate may belong to another program in an unknown cluster. The reason is that no label names the
     /// cluster, and that a load balancer uses the certificate although this cluster does not have its Service.
-    pub(crate) fn why_it_may_be_of_others(&self, certificate: &Certificate) -> Option<String> {
-        let is_used = self.cluster_uid.is_none() && !certificate.used_by.is_empty();
-        let uid = self.service_uid.filter(|_| is_used)?;
+    pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
+        let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
+        let uid = self.service_uid().filter(|_| is_used)?;
         Some(format!(
             "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
         ))
@@ -132,17 +131,13 @@ pub(crate) fn of_managed(
 
 /// The labels of a certificate that is uploaded from this Secret. The labels contain no Service's UID, because a
 /// Service whose UID is in a label would own the certificate.
-pub(crate) fn of_upload(
-    namespace: &str,
-    secret: &str,
-    cluster: &Cluster,
-) -> BTreeMap<String, String> {
+pub(crate) fn of_upload(secret: &SecretName, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = Ownership::of_cluster(cluster).labels();
-    labels.insert(SECRET.to_owned(), secret_value(namespace, secret));
+    labels.insert(SECRET.to_owned(), secret_value(secret));
     labels
 }
 
 /// `namespace.name` of a Secret, in the form of a label's value.
-fn secret_value(namespace: &str, secret: &str) -> String {
+fn secret_value((namespace, secret): &SecretName) -> String {
     label_value(&format!("{namespace}.{secret}"))
 }

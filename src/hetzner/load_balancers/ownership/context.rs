@@ -93,11 +93,11 @@ pub(crate) struct Context<'a> {
     pub(crate) group: Group<'a>,
 }
 
+/// The source of a value that the API chooses when nothing else does.
+pub(crate) const BY_API: Source = Source::Rule("the default of the API");
+
 /// The source of the value of an unset field. This is the setting that belongs to the annotation, or the default of the
 /// API when there is no such setting.
 pub(crate) fn default_source(annotation: &Annotation) -> Source {
-    match annotation.variable {
-        Some(variable) => Source::Default(variable.to_string()),
-        None => Source::Rule("the default of the API"),
-    }
+    annotation.variable.map_or(BY_API, |variable| Source::Default(variable.to_string()))
 }

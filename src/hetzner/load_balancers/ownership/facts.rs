@@ -8,7 +8,6 @@ use crate::hetzner::load_balancers::model::balancer::Target;
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
 use crate::provider::{Cluster, InstanceId, Protocol, Service};
 use crate::text;
-use serde_json::Value;
 
 pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
     let namespace = balancer.ownership.external.as_ref();
@@ -22,12 +21,9 @@ pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
 ) -> Option<&'a str> {
-    let is_known = balancer.ownership.targets_before(cluster).is_some() || {
-        let mut targets = balancer.single_targets();
-        targets.any(|(target, _)| target.node(cluster).is_some())
-    };
-    let uid = balancer.ownership.targets_before.keys().next_back();
-    uid.map(String::as_str).filter(|_| !is_known)
+    let is_known =
+        balancer.ownership.targets_before(cluster).is_some() || has_node(balancer, cluster);
+    balancer.ownership.targets_before.keys().next_back().filter(|_| !is_known).map(String::as_str)
 }
 
 /// Whether one of the load balancer's addresses is in the status of the Service.
@@ -38,15 +34,13 @@ pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
 /// Whether the status says that this load balancer serves the Service: by an address or, when the load balancer is
 /// external, by the host name that the Service asks for together with this load balancer.
 pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
-    let asks = || {
-        let named = value_of(service, &a::EXTERNAL);
-        named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
-    };
-    let shows = |hostname: &str| {
+    let is_asked_for = |name: &str| name == balancer.name || name == balancer.id.to_string();
+    let is_shown = |hostname: &str| {
         service.addresses.iter().any(|address| address.eq_ignore_ascii_case(hostname))
     };
     is_in_status(service, balancer)
-        || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
+        || (value_of(service, &a::HOSTNAME).is_some_and(is_shown)
+            && value_of(service, &a::EXTERNAL).is_some_and(is_asked_for))
 }
 
 /// Whether a port belongs to this Service. The label of the port decides. A port without this label is
@@ -86,16 +80,12 @@ fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
 }
 
 pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
-    let is_it = |(number, to): (u16, Option<u16>)| {
-        number == port.listen_port && to.is_some() && to == destination(port)
-    };
-    tcp(service).any(is_it)
+    destination(port).is_some_and(|to| tcp(service).any(|own| own == (port.listen_port, Some(to))))
 }
 
 /// The port number on the targets to which a port of a load balancer sends traffic.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
-    let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
-    u16::try_from(number).ok()
+    port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
 
 /// The number and node port of each TCP port of the Service. A load balancer can have no other ports.
@@ -127,28 +117,26 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
 /// Whether another Service's management on the load balancer has ended. Then the ports and targets of that
 /// Service must stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
-    let of = balancer.ownership.released.as_ref();
-    of.is_some_and(|of| of != uid)
+    balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
 /// The UID of another cluster that owns the load balancer, although the load balancer carries the UID of one of our
 /// Services, as in a copy of a cluster. `None` when all targets are nodes of this cluster, because then this cluster
 /// was restored, and got a new UID. While the identity of this cluster is not known, the result is also `None` when
-/// there is no target, or when at least one target is a node.
+/// there is no target, or when at least one target is a node. In a copy of a cluster no target is a node.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
     };
     let is_ours = cluster.is_known_by(uid)
         || has_only_own_targets(balancer, cluster)
-        || (cluster.uid.is_empty() && may_be_ours(balancer, cluster));
+        || (cluster.uid.is_empty() && (balancer.targets.is_empty() || has_node(balancer, cluster)));
     (!is_ours).then_some(uid.as_str())
 }
 
-/// Whether the load balancer has no target yet, or a target is a node. In a copy of a cluster no target is a node.
-fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
-    let mut targets = balancer.single_targets();
-    balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
+/// Whether a target of the load balancer is a node of this cluster.
+fn has_node(balancer: Labelled, cluster: &Cluster) -> bool {
+    balancer.single_targets().any(|(target, _)| target.node(cluster).is_some())
 }
 
 /// The UID of another existing Service of this cluster that owns the load balancer.

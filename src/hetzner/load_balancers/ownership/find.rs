@@ -8,7 +8,7 @@ use super::group::Use;
 use super::index::Balancers;
 use super::judge::{AskedBy, Stake, WhyNot, adoption, owned, stake};
 use super::labels::{
-    ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE_UID,
+    ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID,
 };
 use super::names;
 use super::share::Share;
@@ -40,82 +40,58 @@ impl<'a> Found<'a> {
 
 /// Why no load balancer was found, and none is created.
 pub(crate) enum Unfound {
-    /// Several load balancers could be the Service's. None of them is changed.
-    Several(Finding),
+    /// Several load balancers could be the Service's, as the text says. None of them is changed.
+    Several(String),
     /// The load balancer that was found may not be adopted for the Service.
     NotAdopted(Finding),
 }
 
-impl From<Finding> for Unfound {
-    fn from(why: Finding) -> Unfound {
-        Unfound::NotAdopted(why)
-    }
-}
-
-/// A load balancer that is asked for. Its methods say why it is not adopted, and what an operator can do.
-struct Asked<'a> {
-    service: &'a Service,
-    balancer: Labelled<'a>,
-    /// The source of the name, when the name asks for the load balancer.
-    named: Option<&'a Source>,
-}
-
-impl<'a> Asked<'a> {
-    fn new(service: &'a Service, balancer: Labelled<'a>) -> Asked<'a> {
-        Asked { service, balancer, named: None }
-    }
-
-    fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Finding {
-        let named = self.named.map(|named| format!("{named}: "));
-        let choose = self.named.map(|_| "choose another name".to_owned());
-        let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
-        let mut message = named.unwrap_or_default() + &why;
-        if !steps.is_empty() {
-            message = format!("{message}; {}", steps.join(", or, "));
-        }
-        Finding::warning(reason, message)
-    }
-
-    fn owned_by_service(&self, uid: &String) -> Finding {
-        let shown = self.balancer.shown();
-        let why = if self.balancer.ownership.service_uid.as_ref() == Some(uid) {
+/// Says why a load balancer that is asked for is not adopted, and what an operator can do. `named` is the source of the
+/// name, when the name asks for the load balancer.
+fn not_adopted(
+    service: &Service,
+    balancer: Labelled,
+    named: Option<&Source>,
+    why: WhyNot,
+) -> Unfound {
+    let shown = balancer.shown();
+    let (why, remedy) = match why {
+        WhyNot::External => (
+            format!(
+                "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
+            ),
+            Some(format!("use it by annotation {}, or remove that label", a::EXTERNAL.key())),
+        ),
+        WhyNot::OfService(uid) if balancer.ownership.service_uid.as_ref() == Some(uid) => (
             format!(
                 "load balancer {shown} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}"
-            )
-        } else {
-            format!("load balancer {shown} has a port of another Service of this cluster, {uid}")
-        };
-        self.refused(Reason::SyncLoadBalancerFailed, why, None)
-    }
-
-    fn external(&self) -> Finding {
-        let shown = self.balancer.shown();
-        let why = format!(
-            "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
-        );
-        let remedy = format!("use it by annotation {}, or remove that label", a::EXTERNAL.key());
-        self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
-    }
-
-    /// The load balancer is not adopted, but an operator may allow the adoption.
-    fn not_adopted(&self, why: &str) -> Finding {
-        let service = self.service;
-        let remedy = format!(
-            "to have Service {} adopt it, with its ports and targets: {}",
-            service.full_name(),
-            adopt_command(self.balancer, service)
-        );
-        let why = format!("load balancer {} is not adopted: {why}", self.balancer.shown());
-        self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
-    }
-
-    fn not_given(&self, why: WhyNot) -> Finding {
-        match why {
-            WhyNot::External => self.external(),
-            WhyNot::OfService(uid) => self.owned_by_service(uid),
-            WhyNot::Other(why) => self.not_adopted(&why),
+            ),
+            None,
+        ),
+        WhyNot::OfService(uid) => (
+            format!("load balancer {shown} has a port of another Service of this cluster, {uid}"),
+            None,
+        ),
+        WhyNot::Other(why) => {
+            let remedy = format!(
+                "to have Service {} adopt it, with its ports and targets: {}",
+                service.full_name(),
+                adopt_command(balancer, service)
+            );
+            (format!("load balancer {shown} is not adopted: {why}"), Some(remedy))
         }
+    };
+    let reason = match remedy {
+        Some(_) => Reason::LoadBalancerNotAdopted,
+        None => Reason::SyncLoadBalancerFailed,
+    };
+    let choose = named.map(|_| "choose another name".to_owned());
+    let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
+    let mut message = named.map(|named| format!("{named}: ")).unwrap_or_default() + &why;
+    if !steps.is_empty() {
+        message = format!("{message}; {}", steps.join(", or, "));
     }
+    Unfound::NotAdopted(Finding::warning(reason, message))
 }
 
 /// Finds the load balancer of the Service: first by the role that the Service has on it, then by the label `adopt`,
@@ -132,14 +108,22 @@ pub(crate) fn find<'a>(
         return Ok(found);
     }
     match named {
-        Some(named) => Ok(by_name(context, named)?),
-        None => Ok(by_default_name(context)?),
+        Some(named) => by_name(context, named),
+        None => by_default_name(context),
     }
 }
 
-/// The error when it is not known which of several load balancers is the Service's.
-fn several(why: String) -> Unfound {
-    Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
+/// Adopts the load balancer when the Service may do so. `named` is the source of the name that asks for it.
+fn adopt<'a>(
+    context: &Context<'a>,
+    balancer: Labelled<'a>,
+    by: AskedBy,
+    named: Option<&Source>,
+) -> Result<Found<'a>, Unfound> {
+    match adoption(balancer, context.service, context.cluster, by) {
+        Ok(()) => Ok(Found::Adopted(balancer)),
+        Err(why) => Err(not_adopted(context.service, balancer, named, why)),
+    }
 }
 
 /// The Service's own load balancer, the load balancer of its group, or the external load balancer that the Service
@@ -147,10 +131,9 @@ fn several(why: String) -> Unfound {
 fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
-        Use::Own => by_label(context.balancers, service, cluster).map_err(several)?,
+        Use::Own => by_label(context.balancers, service, cluster).map_err(Unfound::Several)?,
         Use::Shared(share) => {
-            let found = find_shared(context, share).map_err(several)?;
-            return Ok(found.map(Found::Own));
+            return Ok(find_shared(context, share).map_err(Unfound::Several)?.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
         // The Service gets no other load balancer instead. `Group::refused` says why the Service can't have the
@@ -167,10 +150,13 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
         Stake::Copy(_) if balancer.ownership.asks_for(service) => {
             Ok(Some(Found::Adopted(balancer)))
         }
-        Stake::Copy(uid) => Err(Asked::new(context.service, balancer).not_adopted(&format!(
-            "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets do \
-             not show that it is this one's"
-        )).into()),
+        Stake::Copy(uid) => {
+            let why = WhyNot::Other(format!(
+                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets do \
+                 not show that it is this one's"
+            ));
+            Err(not_adopted(service, balancer, None, why))
+        }
         Stake::Whole | Stake::Part | Stake::Nothing => Ok(Some(Found::Own(balancer))),
     }
 }
@@ -178,53 +164,38 @@ fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
 fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
-    let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
+    let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
     // When a member leaves its group, the load balancer stays with the other members.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
-    let Some(balancer) = found.filter(|balancer| !is_left(balancer)) else {
-        return Ok(None);
-    };
-    match adoption(balancer, service, cluster, AskedBy::Label) {
-        Ok(()) => Ok(Some(Found::Adopted(balancer))),
-        Err(why) => Err(Asked::new(context.service, balancer).not_given(why).into()),
-    }
+    let found = found.filter(|balancer| !is_left(balancer));
+    found.map(|balancer| adopt(context, balancer, AskedBy::Label, None)).transpose()
 }
 
-fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'a>, Finding> {
-    let Some(balancer) = context.balancers.named(&named.value).next() else {
-        return Ok(Found::Nothing(named.clone()));
-    };
-    match adoption(balancer, context.service, context.cluster, AskedBy::Name) {
-        Ok(()) => Ok(Found::Adopted(balancer)),
-        Err(why) => {
-            let named = Some(&named.source);
-            let asked = Asked::new(context.service, balancer);
-            Err(Asked { named, ..asked }.not_given(why))
-        }
+fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'a>, Unfound> {
+    match context.balancers.named(&named.value).next() {
+        Some(balancer) => adopt(context, balancer, AskedBy::Name, Some(&named.source)),
+        None => Ok(Found::Nothing(named.clone())),
     }
 }
 
 /// Finds the load balancer of a Service that asks for no existing one. When another load balancer has the default name,
 /// a hash is appended to the name.
-fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
+fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
-        Use::Shared(share) => {
-            let first = names::usual_name(cluster, share.namespace, share.name);
-            (first, format!("{} {}", cluster.uid, share.label()))
-        }
-        _ => {
-            let first = names::default_name(context.project.profile, service, cluster);
-            (first, service.uid.clone())
-        }
+        Use::Shared(share) => (
+            names::usual_name(cluster, share.namespace, share.name),
+            format!("{} {}", cluster.uid, share.label()),
+        ),
+        _ => (names::default_name(context.project.profile, service, cluster), service.uid.clone()),
     };
     let second = names::with_hash(&first, &hashed);
     let of_name = |name: &str| context.balancers.named(name).next();
     let (of_first, of_second) = (of_name(&first), of_name(&second));
-    let may = |balancer: Labelled<'a>| adoption(balancer, service, cluster, AskedBy::Default);
-    let is_left = |balancer: &Labelled<'a>| may(*balancer).is_ok();
+    let is_left =
+        |balancer: &Labelled| adoption(*balancer, service, cluster, AskedBy::Default).is_ok();
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
         return Ok(Found::Adopted(balancer));
     }
@@ -233,11 +204,11 @@ fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
         (None, _) => new(first, "the default name"),
         (Some(_), None) => new(second, "another one has the default name"),
         (Some(_), Some(other)) => {
-            let asked = Asked::new(context.service, other);
-            Err(match other_service(other, service, cluster) {
-                Some(uid) => asked.owned_by_service(uid),
-                None => asked.not_adopted("no annotation asks for it by its name"),
-            })
+            let why = match other_service(other, service, cluster) {
+                Some(uid) => WhyNot::OfService(uid),
+                None => WhyNot::Other("no annotation asks for it by its name".to_owned()),
+            };
+            Err(not_adopted(service, other, None, why))
         }
     }
 }
@@ -249,9 +220,7 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
     let is_ours = |balancer: Labelled| {
         balancer.ownership.cluster_uid.is_some() && other_cluster(balancer, cluster).is_none()
     };
-    let label = share.label();
-    let of_group = balancers.of_group(&label);
-    if let Some(found) = only_one(of_group, (GROUP, label), is_ours)? {
+    if let Some(found) = only_one(balancers, (GROUP, share.label()), is_ours)? {
         return Ok(Some(found));
     }
     let brought = context.group.deciders.iter().find_map(|member| {
@@ -259,8 +228,7 @@ fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelle
         other_cluster(own, cluster).is_none().then_some(own)
     });
     let in_status = context.group.members.iter().flat_map(|service| &service.addresses);
-    let in_status = in_status.filter_map(|text| text.parse().ok());
-    let mut lost = balancers.at(in_status);
+    let mut lost = balancers.at(in_status.filter_map(|text| text.parse().ok()));
     Ok(brought.or_else(|| lost.find(|balancer| lost_labels(*balancer, context))))
 }
 
@@ -290,8 +258,8 @@ fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
 /// Whether a decision about one of the Service's load balancers may change when the list of existing Services
 /// is read again.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
-    let mut owned = owned(context.balancers, context.service, context.cluster);
-    owned.any(|balancer| rests_on_owner(balancer, context))
+    owned(context.balancers, context.service, context.cluster)
+        .any(|balancer| rests_on_owner(balancer, context))
 }
 
 /// Whether the result of the search may change when the list of existing Services is read again. See `Needs::services`.
@@ -302,8 +270,9 @@ pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Contex
         // A load balancer was made for a Service of the same name. It is used again when that older Service does not
         // exist any more.
         Ok(Found::Nothing(_)) => {
-            let mut left = context.balancers.made_for(context.service);
-            left.any(|balancer| balancer.ownership.service_uid.is_some())
+            let name = names::service_value(context.service);
+            let left = context.balancers.labelled(SERVICE, &name);
+            left.iter().any(|balancer| balancer.ownership.service_uid.is_some())
         }
     }
 }
@@ -321,10 +290,9 @@ pub(crate) fn by_label<'a>(
     }
     let is_free = |balancer: Labelled| !is_used_by_others(balancer, &service.uid, cluster);
     let is_alone = |balancer: Labelled| balancer.ownership.group.is_none() && is_free(balancer);
-    let with_uid = || balancers.with_uid(&service.uid);
     let label = || (SERVICE_UID, service.uid.clone());
-    match only_one(with_uid(), label(), is_alone)? {
-        None => only_one(with_uid(), label(), is_free),
+    match only_one(balancers, label(), is_alone)? {
+        None => only_one(balancers, label(), is_free),
         alone => Ok(alone),
     }
 }
@@ -337,9 +305,10 @@ pub(crate) fn why_asked_too_late(
     service: &Service,
     own: Labelled,
 ) -> Option<String> {
-    let mut asking = balancers.asking(service);
-    let other =
-        asking.find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
+    let other = balancers
+        .labelled(ADOPT, &names::service_value(service))
+        .into_iter()
+        .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer {}: \
          delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or remove the \
@@ -367,28 +336,26 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
     let is_joint =
         ownership.external.is_some() || is_used_by_others(balancer, &service.uid, cluster);
     let name = |label| format!("label {label} of load balancer {}", balancer.shown());
-    let value = names::service_value(service);
     let mut to = ownership.clone();
     to.released = to.released.filter(|_| !is_released);
     let description = if is_joint {
         Description::new(Verb::REMOVE, name(RELEASED), "")
     } else {
-        Description::value(name(ADOPT), None, Some(&value))
+        to.adopt = Some(names::service_value(service));
+        Description::value(name(ADOPT), None, to.adopt.as_deref())
     };
-    if !is_joint {
-        to.adopt = Some(value);
-    }
     Assignment { to, description, is_needed: is_released || !(is_said || is_joint) }
 }
 
 /// The load balancer with this label for which `counts` is true. The error names the load balancers when
 /// there are several.
 fn only_one<'a>(
-    carrying: impl Iterator<Item = Labelled<'a>>,
+    balancers: Balancers<'a>,
     (label, value): (&'static str, String),
     counts: impl Fn(Labelled) -> bool,
 ) -> Result<Option<Labelled<'a>>, String> {
-    let all: Vec<Labelled> = carrying.filter(|balancer| counts(*balancer)).collect();
+    let mut all = balancers.labelled(label, &value);
+    all.retain(|balancer| counts(*balancer));
     match all.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(*one)),
@@ -406,8 +373,7 @@ fn only_one<'a>(
 /// The command with which an operator has this Service adopt this load balancer.
 fn adopt_command(balancer: Labelled, service: &Service) -> String {
     let wanted = names::service_value(service);
-    let is_other = balancer.ownership.adopt.as_ref();
-    let begin = if is_other.is_some_and(|has| *has != wanted) {
+    let begin = if balancer.ownership.adopt.as_ref().is_some_and(|other| *other != wanted) {
         "hcloud load-balancer add-label --overwrite"
     } else {
         "hcloud load-balancer add-label"

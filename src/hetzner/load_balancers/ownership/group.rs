@@ -20,15 +20,17 @@ use super::facts::{
     is_released_by_another, is_used_by_others, tcp,
 };
 use super::index::Balancers;
-use super::labels::{EXTERNAL, Labelled, Ownership, TARGETS_BEFORE, WantedLabel, namespace_of};
-use super::names::service_value;
-use super::share::{LABEL_LENGTH, Share, asked, external_keys, external_named};
+use super::labels::{
+    EXTERNAL, GROUP, Labelled, Ownership, TARGETS_BEFORE, WantedLabels, YES, namespace_of,
+};
+use super::names::{LONGEST, service_value};
+use super::share::{Share, asked, external_keys, external_named};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, Deciders, first_to_decide, value_of, values_of,
 };
 use crate::hetzner::load_balancers::model::balancer::TargetId;
-use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
+use crate::hetzner::load_balancers::model::listener::Listener;
 use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,9 +54,9 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
     pub(crate) is_of_several_namespaces: bool,
-    /// Whether the Service may get ports that it does not have yet. A Service of another namespace may not get such
-    /// ports when no Service of the group's own namespace allows it any more.
-    may_add_ports: bool,
+    /// The group's own namespace, when the planned Service is of another namespace, and no Service of the group's own
+    /// namespace allows it any more. The planned Service then gets no more ports.
+    closed_by: Option<&'a str>,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
     /// The group's load balancer, when a Service of the group's own namespace has a port on it but was not read.
@@ -63,6 +65,8 @@ pub(crate) struct Group<'a> {
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
+    /// All load balancers of the project. `None` when only a manifest is checked.
+    balancers: Option<Balancers<'a>>,
 }
 
 /// Which load balancer the Service uses.
@@ -73,15 +77,6 @@ pub(crate) enum Use<'a> {
     /// The external load balancer. `None` when only a manifest is checked, or when the Service may not use the load
     /// balancer, which is reported as a problem.
     External(Option<Labelled<'a>>),
-}
-
-/// The labels that a load balancer is to have.
-pub(crate) struct Wanted {
-    /// The ownership that the labels are to state, including the labels that stay as they are.
-    pub(crate) to: Ownership,
-    /// The labels that this plan requires or removes, in the order of their keys. A plan shows only
-    /// these labels to users.
-    pub(crate) shown: Vec<WantedLabel>,
 }
 
 /// Who owns a port of a load balancer.
@@ -117,18 +112,20 @@ pub(crate) fn group<'a>(
         members: Vec::new(),
         deciders: Vec::new(),
         is_of_several_namespaces: false,
-        may_add_ports: true,
+        closed_by: None,
         refused: None,
         undecided: None,
         service,
         cluster,
+        balancers,
     };
     match (stays_on, share, text(&a::EXTERNAL)) {
         (Some(balancer), ..) => {
             (group.of, group.members) = as_labelled(balancer, service, cluster);
             if let Use::Shared(share) = group.of {
                 let all = cluster.groups.of_key(&share.label());
-                group.may_add_ports = share.allows(&service.namespace, all);
+                let is_open = share.allows(&service.namespace, all);
+                group.closed_by = (!is_open).then_some(share.namespace);
             }
         }
         (None, None, None) => {}
@@ -139,10 +136,10 @@ pub(crate) fn group<'a>(
                 a::EXTERNAL.key()
             ));
         }
-        (None, Some(share), None) => group.join_shared(parser, share, balancers),
-        (None, None, Some(text)) => group.join_external(text, balancers),
+        (None, Some(share), None) => group.join_shared(parser, share),
+        (None, None, Some(text)) => group.join_external(text),
     }
-    group.order(balancers, stays_on);
+    group.order(stays_on);
     parser.join(&Deciders {
         deciders: &group.deciders,
         is_shared: group.members.iter().any(|member| member.uid != service.uid),
@@ -152,49 +149,17 @@ pub(crate) fn group<'a>(
     group
 }
 
-fn not_allowed(share: Share, service: &Service) -> String {
-    format!(
-        "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \"{}\" there",
-        a::SHARE.key(),
-        share.name,
-        share.namespace,
-        a::SHARE_NAMESPACES.key(),
-        service.namespace
-    )
-}
-
-/// The load balancers that this cluster made for the group, by their labels.
-fn made_for<'a>(
-    share: Share,
-    balancers: Option<Balancers<'a>>,
-    cluster: &'a Cluster,
-) -> impl Iterator<Item = Labelled<'a>> {
-    let label = share.label();
-    let all = balancers.map(|all| all.of_group(&label)).into_iter().flatten();
-    all.filter(|balancer| balancer.ownership.is_of(cluster))
-}
-
 /// Whether a label of the load balancer says that the Service has a port there.
 fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
     balancer.ownership.ports.values().any(|uid| *uid == service.uid)
 }
 
-/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer
-/// without being a member. The group does not allow such a Service any more, or the Service asks for another load
-/// balancer that it can't have, or its ports must stay as they are.
-fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
-    let mut made = made_for(share, balancers, group.cluster);
-    group.members.iter().any(|member| member.namespace != share.namespace)
-        || made.any(|balancer| has_guest(balancer, share.namespace, group.cluster))
-}
-
 /// Whether a port of the load balancer belongs to a Service of another namespace.
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
-        let owner = cluster.groups.of_uid(uid);
-        let left = cluster.untouched.get(uid);
-        owner.is_some_and(|service| service.namespace != namespace)
-            || left.is_some_and(|service| service.namespace != namespace)
+        let owner = cluster.groups.of_uid(uid).map(|service| &service.namespace);
+        let left = cluster.untouched.get(uid).map(|service| &service.namespace);
+        owner.into_iter().chain(left).any(|own| own != namespace)
     };
     balancer.ownership.ports.values().any(is_guest)
 }
@@ -205,20 +170,6 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
     let namespace = ownership.group.as_deref().and_then(namespace_of);
     ownership.external.is_some()
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
-}
-
-/// See [`Group::undecided`].
-fn undecided<'a>(
-    share: Share,
-    balancers: Option<Balancers<'a>>,
-    cluster: &'a Cluster,
-) -> Option<Labelled<'a>> {
-    let may_decide = |uid: &String| {
-        let left = cluster.untouched.get(uid);
-        left.is_some_and(|service| service.is_unread && service.namespace == share.namespace)
-    };
-    let mut made = made_for(share, balancers, cluster);
-    made.find(|balancer| balancer.ownership.uids().any(may_decide))
 }
 
 /// How the Service uses the load balancer, according to the load balancer's labels, and which Services ask for
@@ -274,11 +225,8 @@ fn external<'a>(
             )
         ));
     }
-    let has_ours = || {
-        let mut uids = found.ownership.uids();
-        uids.any(|uid| cluster.service_uids.contains(uid))
-    };
-    if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
+    let has_ours = found.ownership.uids().any(|uid| cluster.service_uids.contains(uid));
+    if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
             "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
              Services of this one, which may be its copy: if it is that cluster, restored, {}",
@@ -302,27 +250,27 @@ fn external_members<'a>(
 
 impl<'a> Group<'a> {
     /// Puts the Service into the group of the shared load balancer that its annotation names.
-    fn join_shared(
-        &mut self,
-        parser: &mut AnnotationParser,
-        share: Share<'a>,
-        balancers: Option<Balancers<'a>>,
-    ) {
-        let (service, cluster) = (self.service, self.cluster);
+    fn join_shared(&mut self, parser: &mut AnnotationParser, share: Share<'a>) {
+        let service = self.service;
         self.of = Use::Shared(share);
-        let all = cluster.groups.of_key(&share.label());
-        self.members.extend(share.members(all));
-        let is_member = self.members.iter().any(|member| member.uid == service.uid);
-        if service.namespace == share.namespace || balancers.is_none() || is_member {
+        self.members.extend(share.members(self.cluster.groups.of_key(&share.label())));
+        let is_own = service.namespace == share.namespace;
+        if is_own || self.balancers.is_none() || self.has_member(&service.uid) {
             return;
         }
-        let why = not_allowed(share, service);
+        let why = format!(
+            "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \"{}\" there",
+            a::SHARE.key(),
+            share.name,
+            share.namespace,
+            a::SHARE_NAMESPACES.key(),
+            service.namespace
+        );
         // A Service that already has ports on the load balancer keeps them, and their traffic.
-        let mut made = made_for(share, balancers, cluster);
-        match made.find(|balancer| has_labelled_port(*balancer, service)) {
+        match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
-                self.may_add_ports = false;
+                self.closed_by = Some(share.namespace);
                 let shown = balancer.shown();
                 let stays =
                     format!("{why}; its ports on load balancer {shown} stay, and it gets no more");
@@ -332,9 +280,9 @@ impl<'a> Group<'a> {
     }
 
     /// Puts the Service into the group of the external load balancer whose ID or name is `text`.
-    fn join_external(&mut self, text: &str, balancers: Option<Balancers<'a>>) {
+    fn join_external(&mut self, text: &str) {
         let (service, cluster) = (self.service, self.cluster);
-        let found = balancers.map(|all| external(service, all, text, cluster));
+        let found = self.balancers.map(|all| external(service, all, text, cluster));
         let found = found.transpose().unwrap_or_else(|why| {
             self.refused = Some(why);
             None
@@ -348,31 +296,49 @@ impl<'a> Group<'a> {
     /// oldest first, and determines the deciders. `stays_on` is the load balancer on which the Service stays
     /// although it asks for another load balancer. In this case the Service is a decider only when it is the
     /// only member and no other Service uses `stays_on`.
-    fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
-        let uid = &self.service.uid;
+    fn order(&mut self, stays_on: Option<Labelled>) {
+        let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
-            balancers.is_some_and(|all| all.released(&service.uid).next().is_some())
+            self.balancers.is_some_and(|all| !all.released(&service.uid).is_empty())
         };
         let members = &mut self.members;
         members.retain(|service| service.uid != *uid && !is_released(service));
         members.push(self.service);
         members.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
         let is_alone = members.len() == 1
-            && !stays_on.is_some_and(|balancer| is_used_by_others(balancer, uid, self.cluster));
-        self.deciders = match self.of {
-            Use::Own => vec![self.service],
-            Use::Shared(share) => self.members_in(share.namespace).collect(),
-            Use::External(_) => Vec::new(),
-        };
-        let decides = |service: &Service| stays_on.is_none() || is_alone || service.uid != *uid;
-        self.deciders.retain(|service| decides(service));
+            && !stays_on.is_some_and(|balancer| is_used_by_others(balancer, uid, cluster));
         if let Use::Shared(share) = self.of {
-            self.is_of_several_namespaces = is_of_several_namespaces(self, share, balancers);
-            self.undecided = undecided(share, balancers, self.cluster);
+            let namespace = share.namespace;
+            let may_decide = |uid: &String| {
+                let left = cluster.untouched.get(uid);
+                left.is_some_and(|service| service.is_unread && service.namespace == namespace)
+            };
+            self.undecided =
+                self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
+            // A guest may have ports on the load balancer without being a member. The group does not allow the guest
+            // any more, or the guest asks for another load balancer that it can't have, or its ports must stay.
+            self.is_of_several_namespaces =
+                self.members.iter().any(|member| member.namespace != namespace)
+                    || self.made(share).any(|made| has_guest(made, namespace, cluster));
         }
-        if self.undecided.is_some() {
-            self.deciders.clear();
-        }
+        let is_undecided = self.undecided.is_some();
+        let decides = |service: &&Service| {
+            let is_of_group = match self.of {
+                Use::Own => true,
+                Use::Shared(share) => service.namespace == share.namespace,
+                Use::External(_) => false,
+            };
+            let may = stays_on.is_none() || is_alone || service.uid != *uid;
+            is_of_group && may && !is_undecided
+        };
+        self.deciders = self.members.iter().copied().filter(decides).collect();
+    }
+
+    /// The load balancers that this cluster made for the group, by their labels.
+    fn made(&self, share: Share) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        let cluster = self.cluster;
+        let all = self.balancers.map(|all| all.labelled(GROUP, &share.label()));
+        all.into_iter().flatten().filter(|balancer| balancer.ownership.is_of(cluster))
     }
 
     pub(crate) fn is_own(&self) -> bool {
@@ -381,14 +347,15 @@ impl<'a> Group<'a> {
 
     /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the
     /// Service. Annotations that can't be understood may ask for it.
-    pub(crate) fn may_be_asked_for(&self, balancer: Labelled, balancers: Balancers) -> bool {
+    pub(crate) fn may_be_asked_for(&self, balancer: Labelled) -> bool {
         let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
         match (self.of, set(&a::SHARE), set(&a::EXTERNAL)) {
             (Use::Own, None, None) => ownership.service_uid.as_ref() == Some(&self.service.uid),
             (Use::Shared(share), Some(_), None) => ownership.group.as_ref() == Some(&share.label()),
             (Use::External(_), None, Some(text)) => {
-                external_named(text, balancers).is_some_and(|other| other.id == balancer.id)
+                let named = self.balancers.and_then(|all| external_named(text, all));
+                named.is_some_and(|other| other.id == balancer.id)
             }
             _ => true,
         }
@@ -443,8 +410,8 @@ impl<'a> Group<'a> {
         self.is_external() || self.has_no_decider()
     }
 
-    fn members_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
-        self.members.iter().copied().filter(move |service| service.namespace == namespace)
+    fn has_member(&self, uid: &str) -> bool {
+        self.members.iter().any(|member| member.uid == uid)
     }
 
     /// The Services that have a port on this external load balancer, the oldest first. Some of these Services are
@@ -456,10 +423,8 @@ impl<'a> Group<'a> {
                 || ports.any(|port| is_of(service, balancer, port, self.cluster))
         };
         let members = self.members.iter().copied().filter(is_served);
-        let owners = balancer.ownership.ports.values();
-        let leaving = owners.filter_map(|uid| self.cluster.groups.of_uid(uid));
-        let leaving =
-            leaving.filter(|service| self.members.iter().all(|member| member.uid != service.uid));
+        let leaving = balancer.ownership.ports.values().filter(|uid| !self.has_member(uid));
+        let leaving = leaving.filter_map(|uid| self.cluster.groups.of_uid(uid));
         let mut all: Vec<&Service> = members.chain(leaving).collect();
         all.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
         all.dedup_by_key(|service| &service.uid);
@@ -480,56 +445,38 @@ impl<'a> Group<'a> {
 
     pub(crate) fn owner(&self, balancer: Labelled, port: &Listener) -> Owner {
         let has_label = balancer.ownership.ports.contains_key(&port.listen_port);
+        let is_ours = balancer.ownership.is_of(self.cluster) && !self.is_external();
         match self.owner_uid(balancer, port) {
             _ if self.is_own() && !has_label => Owner::This,
-            Some(uid) => self.named(balancer, uid),
-            None => Owner::Other,
+            Some(uid) if *uid == self.service.uid => Owner::This,
+            Some(uid) if self.has_member(uid) => Owner::Member,
+            Some(uid) if is_ours && !self.cluster.service_uids.contains(uid) => Owner::Gone,
+            _ => Owner::Other,
         }
     }
 
     /// The UID of the port's owner. The label of the port decides. Without this label the port number and the node port
     /// decide. When they match no Service, the label `service-uid` of the load balancer decides.
-    fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
-    where
-        'a: 'b,
-    {
+    fn owner_uid<'b>(&'b self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String> {
         let ownership = balancer.ownership;
         let by_label = ownership.ports.get(&port.listen_port);
         let by_numbers = || Some(&self.recognised(balancer, port)?.uid);
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    fn named(&self, balancer: Labelled, uid: &str) -> Owner {
-        let is_ours = balancer.ownership.is_of(self.cluster);
-        if uid == self.service.uid {
-            Owner::This
-        } else if self.members.iter().any(|service| service.uid == uid) {
-            Owner::Member
-        } else if is_ours && !self.is_external() && !self.cluster.service_uids.contains(uid) {
-            Owner::Gone
-        } else {
-            Owner::Other
-        }
-    }
-
     /// Whether the load balancer has a label with the UID of a Service that may not exist any more.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
-        let is_member = |uid: &String| self.members.iter().any(|service| service.uid == *uid);
-        !self.is_external()
-            && balancer
-                .ownership
-                .uids()
-                .any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
+        let is_known =
+            |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
+        !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
     /// Whether a Service that has left the group still has a port on the load balancer. This port is about
     /// to be removed.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
-        let is_member = |uid: &String| self.members.iter().any(|service| service.uid == *uid);
-        let mut owners = balancer.ownership.ports.values();
-        let cluster = self.cluster;
-        let stays = |uid: &String| is_member(uid) || cluster.untouched.contains_key(uid);
-        !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
+        let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
+        let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
+        !self.is_own() && balancer.ownership.ports.values().any(leaves)
     }
 
     /// Whether the port is to be removed, because no Service has it any more.
@@ -549,71 +496,63 @@ impl<'a> Group<'a> {
     /// and the ports of other owners that are on the load balancer and stay.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
-        let found = there.into_iter().flat_map(|balancer| {
-            let stays = move |listener: &&Listener| {
-                matches!(self.owner(balancer, listener), Owner::Member | Owner::Other)
-            };
-            balancer.balancer.services.iter().filter(stays)
-        });
-        older.chain(found.map(|listener| listener.listen_port)).collect()
+        let stays = |(balancer, port): &(Labelled, &Listener)| {
+            matches!(self.owner(*balancer, port), Owner::Member | Owner::Other)
+        };
+        let found = ports_of(there).filter(stays);
+        older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
     /// Why this Service can't have a port. `None` means that the Service can have it. A port that is in use stays with
     /// its owner. When several Services ask for a new port, the oldest Service gets the port.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
-            let redirects = port.is_https() && port.is_on(F::RedirectHttp);
-            port.listen_port == number || (number == HTTP_PORT && redirects)
+            port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
         };
         for (balancer, port) in ports_of(there).filter(|(_, port)| answers(port)) {
-            let uid = self.owner_uid(balancer, port);
-            let member = self.members.iter().find(|service| Some(&service.uid) == uid);
-            match self.owner(balancer, port) {
-                Owner::This => return None,
-                Owner::Member => {
-                    // When the owner does not ask for the port any more, the port is about to be removed, so the port
-                    // is treated as free.
-                    if let Some(member) = member.filter(|service| claims(service, number)) {
-                        let (name, shown) = (member.full_name(), balancer.shown());
-                        return Some(format!("Service {name} has it on load balancer {shown}"));
-                    }
+            let (uid, shown) = (self.owner_uid(balancer, port), balancer.shown());
+            let member = self.members.iter().find(|member| Some(&member.uid) == uid);
+            match (self.owner(balancer, port), member) {
+                (Owner::This, _) => return None,
+                // When the owner does not ask for the port any more, the port is about to be removed, so the port is
+                // treated as free.
+                (Owner::Member, Some(member)) if claims(member, number) => {
+                    let name = member.full_name();
+                    return Some(format!("Service {name} has it on load balancer {shown}"));
                 }
-                Owner::Gone => {}
-                Owner::Other => {
-                    let shown = balancer.shown();
+                (Owner::Member | Owner::Gone, _) => {}
+                (Owner::Other, _) => {
                     return Some(format!("load balancer {shown} has it for others"));
                 }
             }
         }
-        if let Use::Shared(share) = self.of
-            && !self.may_add_ports
-        {
-            let namespace = share.namespace;
+        if let Some(namespace) = self.closed_by {
             return Some(format!("no Service of namespace {namespace} allows it"));
         }
         let older = self.older().find(|service| claims(service, number))?;
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Returns the labels that the load balancer is to have, and the labels that the plan shows; see [`Wanted`].
+    /// Returns the ownership that the labels of the load balancer are to state, including the labels that stay as they
+    /// are. Also returns the labels that this plan requires or removes. A plan shows only these labels to users.
     /// `balancer` is `None` when the load balancer is created. `ports` are the ports that the Service gets. `is_kept`
-    /// means that the load balancer outlasts its Services. `balancers` are all load balancers of the project.
+    /// means that the load balancer outlasts its Services.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
         adopts: bool,
         ports: &[u16],
         is_kept: bool,
-        balancers: Balancers,
-    ) -> Wanted {
-        let mut to =
-            balancer.map_or_else(Ownership::default, |balancer| balancer.ownership.clone());
-        let mut said = Ownership::default();
+    ) -> (Ownership, WantedLabels) {
+        let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
+        let (mut to, mut said) = (from.clone(), Ownership::default());
         if !self.is_external() {
             said = Ownership::of_service(self.service, self.cluster);
+            let yes = Some(YES.to_owned());
             match balancer {
-                None => said.say_created(),
-                Some(one) if adopts && one.ownership.created.is_none() => said.say_adopted(),
+                None => said.created = yes,
+                // The label is not set on a load balancer that we created.
+                Some(_) if adopts && from.created.is_none() => said.adopted = yes,
                 Some(_) => {}
             }
             if !self.has_no_decider() {
@@ -627,14 +566,11 @@ impl<'a> Group<'a> {
             Use::Own => to.group = None,
             Use::Shared(share) => said.group = Some(share.label()),
             Use::External(_) => {
-                let before = balancer.and_then(|balancer| {
-                    let known_by = balancer.ownership.targets_before.keys();
-                    let mut known_by = known_by.filter(|uid| self.cluster.is_known_by(uid));
-                    let own = Some(&self.cluster.uid).filter(|uid| !uid.is_empty());
-                    let known_by = known_by.next().or(own)?;
-                    Some((known_by.clone(), self.targets_before(balancer)))
-                });
-                said.targets_before.extend(before);
+                let own = Some(&self.cluster.uid).filter(|uid| !uid.is_empty());
+                let mut uids = from.targets_before.keys();
+                let known_by = uids.find(|uid| self.cluster.is_known_by(uid)).or(own).cloned();
+                let before = balancer.map(|balancer| self.targets_before(balancer));
+                said.targets_before.extend(known_by.zip(before));
             }
         }
         if !self.is_own() {
@@ -642,18 +578,19 @@ impl<'a> Group<'a> {
         }
         // Only one load balancer may have the UID of the Service. With several it would not be known which of them
         // is the Service's.
-        let mut with_uid = balancers.with_uid(&self.service.uid);
-        let has_another =
-            with_uid.any(|other| Some(other.id) != balancer.map(|balancer| balancer.id));
+        let has_another = self.balancers.is_some_and(|all| {
+            let with_uid = all.with_uid(&self.service.uid);
+            with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
+        });
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
             (to.service_uid, to.service) = (None, None);
         }
-        to.say(said.clone());
-        let nothing = Ownership::default();
-        let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
-        let shown = from.wanted(&to, &said);
-        Wanted { to, shown }
+        to.say(&said);
+        let mut shown = from.change_to(&to);
+        shown.retain(|_, value| value.is_none());
+        shown.extend(said.wanted());
+        (to, shown)
     }
 
     /// Whether other Services use the load balancer, or have used it. Then it must not get the label `service-uid`,
@@ -685,11 +622,10 @@ impl<'a> Group<'a> {
         let mut labels: BTreeMap<u16, String> = own.collect();
         for (balancer, port) in ports_of(balancer) {
             let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
-            let stays = is_ours && !self.is_unwanted(balancer, port);
             let number = port.listen_port;
-            let of = self.owner_uid(balancer, port).filter(|_| stays);
-            if let Some(of) = of.filter(|_| !unwanted.contains(&number)) {
-                labels.entry(number).or_insert(of.clone());
+            let stays = is_ours && !self.is_unwanted(balancer, port) && !unwanted.contains(&number);
+            if let Some(uid) = self.owner_uid(balancer, port).filter(|_| stays) {
+                labels.entry(number).or_insert(uid.clone());
             }
         }
         labels
@@ -716,15 +652,15 @@ impl<'a> Group<'a> {
             return value.clone();
         }
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
-        let targets: Vec<String> =
-            balancer.single_targets().map(|(target, _)| in_label(target)).collect();
-        let all = targets.join("_");
-        match targets.is_empty() {
-            // This cluster already has a port on the load balancer, so the label existed once and was lost.
-            _ if balancer.services.iter().any(is_ours) => ALL.to_owned(),
-            true => NONE.to_owned(),
-            false if all.len() > LABEL_LENGTH || all.contains(':') => ALL.to_owned(),
-            false => all,
+        let targets = balancer.single_targets().map(|(target, _)| in_label(target));
+        let all = targets.collect::<Vec<_>>().join("_");
+        // When this cluster already has a port on the load balancer, the label existed once and was lost.
+        if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
+            ALL.to_owned()
+        } else if all.is_empty() {
+            NONE.to_owned()
+        } else {
+            all
         }
     }
 
@@ -737,8 +673,7 @@ impl<'a> Group<'a> {
 /// Whether the target of an external load balancer must not be removed, because the load balancer had it, or may have
 /// had it, before this cluster used it; see [`Group::is_before`].
 pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
-    let value = balancer.ownership.targets_before(cluster);
-    is_in(value.map_or(ALL, String::as_str), target)
+    is_in(balancer.ownership.targets_before(cluster).map_or(ALL, String::as_str), target)
 }
 
 fn is_in(value: &str, target: TargetId) -> bool {
@@ -768,8 +703,7 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
 
 /// The name of the load balancer's group, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
-    let group = balancer.ownership.group.as_ref()?;
-    Some(group.replacen('.', "/", 1))
+    Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
 }
 
 /// The owner of each port. The list is empty when the load balancer belongs to one Service alone.

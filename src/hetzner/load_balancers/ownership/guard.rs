@@ -1,6 +1,6 @@
 //! The condition of a write of labels, or of a deletion. The write is made only while the condition holds.
 
-use super::labels::{Labelled, Ownership, those_of_owners};
+use super::labels::{Labelled, Ownership, WantedLabels, those_of_owners};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: Seen,
-    /// The labels to set. The API replaces all labels, so the other labels are sent as they are just before the write.
-    set: BTreeMap<String, String>,
-    remove: BTreeSet<String>,
+    /// The labels to set and to remove. The API replaces all labels, so the other labels are sent as they are just
+    /// before the write.
+    change: WantedLabels,
 }
 
 /// The state of a load balancer or certificate, read either when the write was planned or just before the write.
@@ -36,26 +36,24 @@ impl Guard {
     /// The guard of a write after which the labels state the ownership `to`. `balancer` is `None` when the load
     /// balancer is created.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
-        let nothing = Ownership::default();
-        let from = balancer.map_or(&nothing, |balancer| balancer.ownership);
-        let (set, remove) = from.change_to(to);
+        let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| Seen::from(labelled.balancer));
-        Guard { seen: seen.unwrap_or_default(), set, remove }
+        Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
     }
 
     /// Adds labels that the write sets as well.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
-        self.set.extend(labels);
+        self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self
     }
 
     pub(crate) fn changes_labels(&self) -> bool {
-        !self.set.is_empty() || !self.remove.is_empty()
+        !self.change.is_empty()
     }
 
     /// How many labels the write sets.
     pub(crate) fn count(&self) -> usize {
-        self.set.len()
+        self.change.values().flatten().count()
     }
 
     /// All labels after the write, when nothing changes the labels between planning and writing.
@@ -66,8 +64,9 @@ impl Guard {
     /// All labels after the write. `now` is the state that was read just before the write.
     pub(crate) fn labels_now(&self, now: &Seen) -> BTreeMap<String, String> {
         let mut labels = now.labels.clone();
-        labels.retain(|key, _| !self.remove.contains(key));
-        labels.extend(self.set.clone());
+        labels.retain(|key, _| self.change.get(key) != Some(&None));
+        let set = self.change.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        labels.extend(set);
         labels
     }
 

@@ -1,8 +1,7 @@
 //! An index of load balancers by the values for which plans search. The index is made once for each list, so that the
 //! plan of a Service takes no longer when the project has more load balancers.
 
-use super::labels::{Labelled, Ownership};
-use super::names::service_value;
+use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
 use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
@@ -23,16 +22,15 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that has the load balancer, or a port of it.
     Uid(String),
-    // The following keys are values of the load balancer's labels.
-    ServiceUid(String),
-    Service(String),
-    Group(String),
-    Adopt(String),
-    Released(String),
+    /// One of the labels in [`SEARCHED`], with its value.
+    Label(&'static str, String),
     /// The label `external`, by which the owner of a load balancer allows ports on it. Only operators set this label,
     /// so few load balancers have it.
     External,
 }
+
+/// The labels by whose values load balancers are searched.
+const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers with its index.
 #[derive(Clone, Copy)]
@@ -68,11 +66,8 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     let mut keys = vec![Key::Id(balancer.id), Key::Name(balancer.name.clone())];
     keys.extend(balancer.all_addresses().map(Key::Address));
     keys.extend(ownership.uids().cloned().map(Key::Uid));
-    keys.extend(ownership.service_uid.clone().map(Key::ServiceUid));
-    keys.extend(ownership.service.clone().map(Key::Service));
-    keys.extend(ownership.group.clone().map(Key::Group));
-    keys.extend(ownership.adopt.clone().map(Key::Adopt));
-    keys.extend(ownership.released.clone().map(Key::Released));
+    let value_of = |label: &str| balancer.labels.get(label).cloned();
+    keys.extend(SEARCHED.into_iter().filter_map(|label| Some(Key::Label(label, value_of(label)?))));
     keys.extend(ownership.external.as_ref().map(|_| Key::External));
     keys
 }
@@ -80,18 +75,20 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
 /// Every search returns load balancers in the order of the list.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
-        self.all
-            .iter()
-            .zip(&self.index.ownerships)
-            .map(|(balancer, ownership)| Labelled { balancer, ownership })
+        (0..self.all.len()).filter_map(move |place| self.get(place))
+    }
+
+    fn get(self, place: usize) -> Option<Labelled<'a>> {
+        let balancer = self.all.get(place)?;
+        Some(Labelled { balancer, ownership: self.index.ownerships.get(place)? })
     }
 
     pub(crate) fn with_id(self, id: u64) -> Option<Labelled<'a>> {
-        self.with([Key::Id(id)]).next()
+        self.with(vec![Key::Id(id)]).next()
     }
 
     pub(crate) fn named(self, name: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Name(name.to_owned())])
+        self.with(vec![Key::Name(name.to_owned())])
     }
 
     /// Load balancers with one of these addresses.
@@ -99,53 +96,32 @@ impl<'a> Balancers<'a> {
         self,
         addresses: impl IntoIterator<Item = IpAddr>,
     ) -> impl Iterator<Item = Labelled<'a>> {
-        self.with(addresses.into_iter().map(Key::Address))
+        self.with(addresses.into_iter().map(Key::Address).collect())
+    }
+
+    /// Load balancers with this value of a label that is in [`SEARCHED`].
+    pub(crate) fn labelled(self, label: &'static str, value: &str) -> Vec<Labelled<'a>> {
+        self.with(vec![Key::Label(label, value.to_owned())]).collect()
     }
 
     /// Load balancers whose label `service-uid` has this UID.
-    pub(crate) fn with_uid(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::ServiceUid(uid.to_owned())])
-    }
-
-    /// Load balancers whose label `service` names this Service.
-    pub(crate) fn made_for(
-        self,
-        service: &Service,
-    ) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Service(service_value(service))])
-    }
-
-    /// Load balancers of the group with this label.
-    pub(crate) fn of_group(self, label: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Group(label.to_owned())])
-    }
-
-    /// Load balancers whose label `adopt` names this Service.
-    pub(crate) fn asking(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Adopt(service_value(service))])
+    pub(crate) fn with_uid(self, uid: &str) -> Vec<Labelled<'a>> {
+        self.labelled(SERVICE_UID, uid)
     }
 
     /// Load balancers on which the management of the Service with this UID has ended.
-    pub(crate) fn released(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
-        self.with([Key::Released(uid.to_owned())])
+    pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
+        self.labelled(RELEASED, uid)
     }
 
     /// Load balancers that have the Service's UID in a label, and all external ones.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
-        self.with([Key::Uid(service.uid.clone()), Key::External])
+        self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }
 
-    fn with<K: IntoIterator<Item = Key>>(
-        self,
-        keys: K,
-    ) -> impl Iterator<Item = Labelled<'a>> + use<'a, K> {
+    fn with(self, keys: Vec<Key>) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
         let places = |key: Key| self.index.places.get(&key).into_iter().flatten();
         let places: BTreeSet<usize> = keys.into_iter().flat_map(places).copied().collect();
-        places.into_iter().filter_map(move |place| {
-            Some(Labelled {
-                balancer: self.all.get(place)?,
-                ownership: self.index.ownerships.get(place)?,
-            })
-        })
+        places.into_iter().filter_map(move |place| self.get(place))
     }
 }

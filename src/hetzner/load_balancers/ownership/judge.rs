@@ -168,37 +168,32 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
+    // On a load balancer that this controller created, this label came from the annotation `labels` of a Service.
+    let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
+    let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {
-        return Err(WhyNot::External);
-    }
-    if by != AskedBy::Label && is_used_by_others(balancer, &service.uid, cluster) {
-        return refused("other Services of this cluster use it".to_owned());
-    }
-    if let Some(uid) = other_service(balancer, service, cluster) {
-        return Err(WhyNot::OfService(uid));
-    }
-    if by == AskedBy::Label {
-        return Ok(());
-    }
-    if let Some(other) = &ownership.adopt {
-        return refused(format!("its label {ADOPT} names another Service, {other}"));
-    }
-    if let Some(uid) = ownership.other_cluster_named(cluster) {
-        return refused(format!("its label {CLUSTER_UID} names another cluster, {uid}"));
-    }
-    // The DNS names of another tenant may still point to the load balancer's address.
-    if let (Some(other), true) = (
+        Err(WhyNot::External)
+    } else if by != AskedBy::Label && is_used_by_others(balancer, &service.uid, cluster) {
+        refused("other Services of this cluster use it".to_owned())
+    } else if let Some(uid) = other_service(balancer, service, cluster) {
+        Err(WhyNot::OfService(uid))
+    } else if by == AskedBy::Label {
+        Ok(())
+    } else if let Some(other) = &ownership.adopt {
+        refused(format!("its label {ADOPT} names another Service, {other}"))
+    } else if let Some(uid) = ownership.other_cluster_named(cluster) {
+        refused(format!("its label {CLUSTER_UID} names another cluster, {uid}"))
+    } else if let (Some(other), true) = (
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
-        return refused(format!("it was left by {other}, of another namespace"));
+        // The DNS names of another tenant may still point to the load balancer's address.
+        refused(format!("it was left by {other}, of another namespace"))
+    } else if let Some(label) = owner {
+        refused(format!("its label {label} says that another program owns it"))
+    } else {
+        is_nobodys(balancer, service, cluster, by)
     }
-    // On a load balancer that this controller created, this label came from the annotation `labels` of a Service.
-    let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
-    if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
-        return refused(format!("its label {label} says that another program owns it"));
-    }
-    is_nobodys(balancer, service, cluster, by)
 }
 
 /// Decides by rows 8 to 14 of the table of [`adoption`]. The caller has made sure that no living Service, no other
@@ -240,45 +235,37 @@ pub(crate) fn why_it_stays(
     service: &Service,
     cluster: &Cluster,
 ) -> Option<String> {
-    if is_used_by_others(balancer, &service.uid, cluster) {
-        return Some("other Services use it".to_owned());
-    }
     let ownership = balancer.ownership;
-    if ownership.external.is_some() {
-        return Some("it is not this controller's".to_owned());
-    }
-    if is_released_by_another(balancer, &service.uid) {
-        return Some("the management of another Service on it ended".to_owned());
-    }
-    if is_kept(balancer, service) {
-        return Some(format!("annotation {} asks for it", a::KEEP.key()));
-    }
-    if let Some(target) = foreign_target(balancer, cluster) {
-        return Some(target);
-    }
-    if ownership.created.is_some() {
-        return None;
-    }
-    if ownership.adopted.is_some() || ownership.adopt.is_some() {
-        return Some("it was adopted".to_owned());
-    }
-    if ownership.service_uid.is_none() {
-        return Some("no label says that it was made for this Service alone".to_owned());
-    }
-    if let Some(label) = foreign_label(&balancer) {
-        return Some(format!("it has label {label}, which is not a controller's"));
-    }
     let is_selector = |target: &Target| matches!(target, Target::LabelSelector { .. });
-    if balancer.targets.iter().any(is_selector) {
-        return Some("it has a label-selector target".to_owned());
-    }
     let is_older = |(balancer, service): (Timestamp, Timestamp)| {
         service.duration_since(balancer) > CLOCKS_DIFFER_BY
     };
-    if balancer.created.zip(service.created).is_some_and(is_older) {
-        return Some("it is older than the Service".to_owned());
-    }
-    None
+    let why = if is_used_by_others(balancer, &service.uid, cluster) {
+        "other Services use it".to_owned()
+    } else if ownership.external.is_some() {
+        "it is not this controller's".to_owned()
+    } else if is_released_by_another(balancer, &service.uid) {
+        "the management of another Service on it ended".to_owned()
+    } else if is_kept(balancer, service) {
+        format!("annotation {} asks for it", a::KEEP.key())
+    } else if let Some(target) = foreign_target(balancer, cluster) {
+        target
+    } else if ownership.created.is_some() {
+        return None;
+    } else if ownership.adopted.is_some() || ownership.adopt.is_some() {
+        "it was adopted".to_owned()
+    } else if ownership.service_uid.is_none() {
+        "no label says that it was made for this Service alone".to_owned()
+    } else if let Some(label) = foreign_label(&balancer) {
+        format!("it has label {label}, which is not a controller's")
+    } else if balancer.targets.iter().any(is_selector) {
+        "it has a label-selector target".to_owned()
+    } else if balancer.created.zip(service.created).is_some_and(is_older) {
+        "it is older than the Service".to_owned()
+    } else {
+        return None;
+    };
+    Some(why)
 }
 
 /// The state of a load balancer that no Service uses. `None` when the load balancer does not belong to this cluster, or

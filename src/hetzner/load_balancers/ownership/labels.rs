@@ -22,7 +22,7 @@
 use super::names::{label_value, service_value};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
 use crate::provider::{Cluster, Service};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
@@ -43,7 +43,7 @@ pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
 /// The value of labels that mean yes.
-const YES: &str = "true";
+pub(super) const YES: &str = "true";
 
 /// The prefix of the keys of Hetzner's controller, and the prefix of our keys.
 const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
@@ -103,23 +103,17 @@ impl Deref for Labelled<'_> {
     }
 }
 
-/// A label that is to be present or absent.
-pub(crate) struct WantedLabel {
-    pub(crate) key: String,
-    /// `None` means that the label is to be absent.
-    pub(crate) value: Option<String>,
-    /// Whether the label is written even when a load balancer is taken over from hcloud-cloud-controller-manager.
-    /// Labels for which this is false are not written then.
-    pub(crate) counts_upstream: bool,
-}
+/// Labels that are to be present or absent, by key. `None` means that the label is to be absent.
+pub(crate) type WantedLabels = BTreeMap<String, Option<String>>;
 
 impl Ownership {
     pub(crate) fn read(labels: &BTreeMap<String, String>) -> Ownership {
         let mut read = Ownership::default();
         for (key, value) in labels {
             let value = value.clone();
-            match read.field(key) {
-                Some(field) => *field = Some(value),
+            let field = read.fields().into_iter().find(|(name, _)| name == key);
+            match field {
+                Some((_, field)) => *field = Some(value),
                 None if !key.starts_with(OUR_PREFIX) => {}
                 None => match (port_of(key), key.strip_prefix(TARGETS_BEFORE)) {
                     (Some(number), _) => drop(read.ports.insert(number, value)),
@@ -148,63 +142,46 @@ impl Ownership {
         ]
     }
 
-    fn field(&mut self, key: &str) -> Option<&mut Option<String>> {
-        self.fields().into_iter().find(|(name, _)| *name == key).map(|(_, field)| field)
-    }
-
     /// The labels that state this ownership.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
+        let mut labels = own.unknown.clone();
+        labels
+            .extend(own.ports.iter().map(|(number, uid)| (format!("{PORT}{number}"), uid.clone())));
+        let targets = own.targets_before.iter();
+        labels.extend(targets.map(|(uid, all)| (format!("{TARGETS_BEFORE}{uid}"), all.clone())));
         let fields = own.fields().into_iter();
-        let fields = fields.filter_map(|(key, value)| Some((key.to_owned(), value.take()?)));
-        let ports = self.ports.iter().map(|(number, uid)| (format!("{PORT}{number}"), uid.clone()));
-        let targets = self.targets_before.iter();
-        let targets = targets.map(|(uid, all)| (format!("{TARGETS_BEFORE}{uid}"), all.clone()));
-        let unknown = self.unknown.clone();
-        fields.chain(ports).chain(targets).chain(unknown).collect()
+        labels.extend(fields.filter_map(|(key, value)| Some((key.to_owned(), value.take()?))));
+        labels
     }
 
-    /// The labels to set, and the keys of the labels to remove, so that the labels state the ownership `to`.
-    pub(crate) fn change_to(&self, to: &Ownership) -> (BTreeMap<String, String>, BTreeSet<String>) {
-        let (from, mut set) = (self.labels(), to.labels());
-        let removed = from.keys().filter(|key| !set.contains_key(*key)).cloned().collect();
-        set.retain(|key, value| from.get(key) != Some(value));
-        (set, removed)
+    /// The labels to set and to remove so that the labels state the ownership `to`.
+    pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
+        let from = self.labels();
+        let absent = from.keys().map(|key| (key.clone(), None));
+        let mut wanted: WantedLabels = absent.chain(to.wanted()).collect();
+        wanted.retain(|key, value| from.get(key) != value.as_ref());
+        wanted
     }
 
-    /// Returns the labels that state `said`, and the labels that must be removed so that the labels state `to`. They
-    /// are in the order of their keys.
-    pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
-        let (_, removed) = self.change_to(to);
-        let removed = removed.into_iter().map(|key| (key, None));
-        let said = said.labels().into_iter().map(|(key, value)| (key, Some(value)));
-        let all: BTreeMap<String, Option<String>> = removed.chain(said).collect();
-        let wanted = all.into_iter().map(|(key, value)| WantedLabel {
-            counts_upstream: [SERVICE_UID, KEEP].contains(&key.as_str()),
-            key,
-            value,
-        });
-        wanted.collect()
+    /// The labels that state this ownership, as labels that are to be present.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
+        self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
     /// Adds what `said` states. A value in `said` replaces the previous value.
-    pub(crate) fn say(&mut self, said: Ownership) {
-        for (key, value) in said.labels() {
-            if let Some(field) = self.field(&key) {
-                *field = Some(value);
-            }
-        }
-        self.ports.extend(said.ports);
-        self.targets_before.extend(said.targets_before);
+    pub(crate) fn say(&mut self, said: &Ownership) {
+        let mut labels = self.labels();
+        labels.extend(said.labels());
+        *self = Ownership::read(&labels);
     }
 
     /// The ownership of an object that belongs to this cluster. A field of the cluster's identity that is not
     /// known is `None`.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
-        let is_named = !cluster.name.is_empty();
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
-            cluster: is_named.then(|| label_value(&cluster.name)),
+            cluster: Some(label_value(&cluster.name)).filter(|_| !cluster.name.is_empty()),
             ..Ownership::default()
         }
     }
@@ -216,15 +193,6 @@ impl Ownership {
             service: Some(service_value(service)),
             ..Ownership::of_cluster(cluster)
         }
-    }
-
-    pub(crate) fn say_created(&mut self) {
-        self.created = Some(YES.to_owned());
-    }
-
-    /// Sets the label that says that we adopted the load balancer. It is not set on a load balancer that we created.
-    pub(crate) fn say_adopted(&mut self) {
-        self.adopted = Some(YES.to_owned());
     }
 
     /// The UIDs of all Services that own the load balancer, or a port of it, according to its labels.
@@ -240,14 +208,12 @@ impl Ownership {
     /// Whether a label says that the load balancer is this cluster's. A cluster whose identity is not
     /// known owns nothing.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        let uid = self.cluster_uid.as_ref();
-        uid.is_some_and(|uid| cluster.is_known_by(uid))
+        self.cluster_uid.as_ref().is_some_and(|uid| cluster.is_known_by(uid))
     }
 
     /// The UID of another cluster, when a label says that the load balancer belongs to that cluster.
     pub(crate) fn other_cluster_named(&self, cluster: &Cluster) -> Option<&String> {
-        let uid = self.cluster_uid.as_ref();
-        uid.filter(|uid| !cluster.is_known_by(uid))
+        self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
     /// The targets that an external load balancer had before this cluster used it.
@@ -328,6 +294,12 @@ fn says_owner(key: &str, value: &str) -> bool {
     let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
     let is_owner = [CLUSTER_API_PREFIX, CLUSTER_PREFIX].iter().any(starts);
     is_owner || (value == OWNED && !is_ours)
+}
+
+/// Whether a label with this key is written even when a load balancer is taken over from
+/// hcloud-cloud-controller-manager. The other labels are not written then.
+pub(crate) fn counts_upstream(key: &str) -> bool {
+    [SERVICE_UID, KEEP].contains(&key)
 }
 
 /// Whether other programs find their load balancers by labels with this key. No Service may set such a label.

@@ -1,6 +1,6 @@
 //! Names of load balancers and certificates, and values of labels, within Hetzner's rules.
 
-use crate::provider::{Cluster, Profile, Service};
+use crate::provider::{Cluster, Profile, SecretName, Service};
 use crate::text::fnv1a;
 
 /// The length limit of a label's value and of each part of a host name.
@@ -35,13 +35,13 @@ pub(crate) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> Stri
 /// chain contains the public key, so the chain changes whenever the key changes. `digest` is explained at `TlsPair`.
 /// When another certificate has the name already, `taken_by` is its ID, and a hash of this ID makes the name different.
 pub(crate) fn upload_name(
-    namespace: &str,
-    secret: &str,
+    secret: &SecretName,
     digest: &str,
     cluster: &Cluster,
     taken_by: Option<u64>,
 ) -> String {
-    let whose = upload_whose(&cluster.uid, namespace, secret);
+    let whose = upload_whose(&cluster.uid, secret);
+    let (namespace, secret) = secret;
     let beside = taken_by.map(|id| format!("-{:08x}", fnv1a([id.to_string().as_str()]) as u32));
     let beside = beside.unwrap_or_default();
     let room = LONGEST - UPLOAD_DIGITS - whose.len() - beside.len();
@@ -56,19 +56,18 @@ pub(crate) fn upload_name(
 pub(crate) fn is_upload_name(
     name: &str,
     uid: &str,
-    namespace: &str,
-    secret: &str,
+    secret: &SecretName,
     digest: Option<&str>,
 ) -> bool {
     let end = name.len().checked_sub(UPLOAD_DIGITS);
     end.and_then(|end| name.split_at_checked(end)).is_some_and(|(start, digits)| {
-        start.ends_with(&upload_whose(uid, namespace, secret))
+        start.ends_with(&upload_whose(uid, secret))
             && digest.is_none_or(|digest| digest.starts_with(digits))
     })
 }
 
 /// The part of a certificate's name that identifies the cluster and the Secret. The digits of the chain follow.
-fn upload_whose(uid: &str, namespace: &str, secret: &str) -> String {
+fn upload_whose(uid: &str, (namespace, secret): &SecretName) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 

@@ -13,16 +13,14 @@ pub(crate) fn without_service(
     is_last: bool,
 ) -> Ownership {
     let mut to = balancer.ownership.clone();
-    let is_external = to.external.is_some();
-    if is_last && !is_external {
+    if is_last && to.external.is_none() {
         return Ownership::default();
     }
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
         // Another cluster may use the external load balancer, too.
-        let before = &mut to.targets_before;
-        before.retain(|uid, _| !cluster.is_known_by(uid));
+        to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
     }

@@ -2,16 +2,14 @@
 
 use super::index::Balancers;
 use super::labels::Labelled;
-use super::names::{LONGEST, label_value};
+use super::names::label_value;
 use crate::hetzner::load_balancers::annotations::parser::value_of;
 use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
+use crate::text::is_label;
 
 /// The text before the ID or name of an external load balancer in [`key`].
 const OF_EXTERNAL: &str = "external:";
-
-/// The length limit of a label's value.
-pub(crate) const LABEL_LENGTH: usize = LONGEST;
 
 /// A group's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,15 +21,7 @@ pub(crate) struct Share<'a> {
 impl<'a> Share<'a> {
     pub(crate) fn parse(text: &'a str, own_namespace: &'a str) -> Result<Share<'a>, String> {
         let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
-        let is_inner = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-        let fits = |text: &str| {
-            let bytes = text.as_bytes();
-            bytes.len() <= LABEL_LENGTH
-                && bytes.iter().all(|byte| is_inner(*byte) || *byte == b'-')
-                && bytes.first().is_some_and(|byte| is_inner(*byte))
-                && bytes.last().is_some_and(|byte| is_inner(*byte))
-        };
-        if fits(namespace) && fits(name) {
+        if is_label(namespace) && is_label(name) {
             Ok(Share { namespace, name })
         } else {
             Err("write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
@@ -55,6 +45,11 @@ impl<'a> Share<'a> {
         let hosts = all.iter().filter(|service| service.namespace == self.namespace);
         let lists = hosts.filter_map(|service| value_of(service, &a::SHARE_NAMESPACES));
         lists.flat_map(|list| list.split(',')).map(str::trim).collect()
+    }
+
+    /// The value of the label of the group.
+    pub(crate) fn label(self) -> String {
+        label_value(&format!("{}.{}", self.namespace, self.name))
     }
 
     fn is_open_to(self, namespace: &str, guests: &[&str]) -> bool {
@@ -87,17 +82,7 @@ pub(in crate::hetzner) fn key(
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
-    match found {
-        Some(found) => format!("{OF_EXTERNAL}{}", found.id),
-        None => key,
-    }
-}
-
-impl Share<'_> {
-    /// The value of the label of the group.
-    pub(crate) fn label(self) -> String {
-        label_value(&format!("{}.{}", self.namespace, self.name))
-    }
+    found.map_or(key, |found| format!("{OF_EXTERNAL}{}", found.id))
 }
 
 /// The group with this label, and the Services that ask for it. The label may be cut, so the names of the group are
