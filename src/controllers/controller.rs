@@ -1,8 +1,7 @@
 //! The interface of a controller, which is one tick over a selection of objects, and the report of what the tick did.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
-use crate::kube::ObjectReference;
-use crate::provider::{Description, Finding, Reason};
+use crate::provider::{Description, Reason};
 use crate::text;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -36,20 +35,6 @@ pub struct Proposal {
     pub changes: Description,
     /// The reason why not everything that is needed can be done.
     pub obstacle: Option<String>,
-}
-
-impl Proposal {
-    pub(super) fn new(
-        object: &ObjectReference,
-        changes: Description,
-        obstacle: Option<&Finding>,
-    ) -> Proposal {
-        Proposal {
-            object: object.for_people(),
-            changes,
-            obstacle: obstacle.map(|finding| finding.text().into_owned()),
-        }
-    }
 }
 
 /// The objects that a pass is about.

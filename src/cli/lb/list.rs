@@ -5,7 +5,7 @@ use crate::cli::lists::{List, Table};
 use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
-use crate::controllers::service::{ServicePlan, Want};
+use crate::controllers::service::{ServiceChange, ServicePlan, ServiceWrite, Want};
 use crate::provider::{Balancer, Field, Kept, Protocol, clock};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
@@ -105,7 +105,7 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
         row[2] = or_dash(&address.unwrap_or_default());
         row
     },
-    name: ServicePlan::name,
+    name: |plan| plan.name(),
 };
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
@@ -146,7 +146,7 @@ fn diff(plan: &ServicePlan) -> String {
         let stays = if plan.has_writes() { "" } else { ", stays" };
         return format!("orphan{stays}");
     }
-    if let Some(obstacle) = plan.obstacle() {
+    if let Some(obstacle) = &plan.obstacle {
         return format!("!{}", obstacle.reason.name());
     }
     if plan.service.left_alone.is_some() {
@@ -154,7 +154,7 @@ fn diff(plan: &ServicePlan) -> String {
     }
     let mut words = match (plan.want, &plan.cloud.found) {
         // The load balancer does not exist any more, or it is protected.
-        (Want::Remove, _) if plan.changes().is_empty() => vec!["finalizer".into()],
+        (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
         // The load balancer stays, but loses everything that it has for this Service.
         (Want::Remove, _) => vec!["release".into()],
@@ -172,12 +172,11 @@ fn diff(plan: &ServicePlan) -> String {
 /// Returns what a sync would write to either API.
 fn written(plan: &ServicePlan) -> Vec<String> {
     let mut words = fields(plan);
-    if plan.add_finalizer {
-        words.push("finalizer".into());
-    }
-    if plan.status.is_some() {
-        words.push("status".into());
-    }
+    words.extend(plan.changes.iter().filter_map(|write| match write {
+        ServiceChange::Own(ServiceWrite::AddFinalizer) => Some("finalizer".into()),
+        ServiceChange::Own(ServiceWrite::SetStatus(_)) => Some("status".into()),
+        _ => None,
+    }));
     words
 }
 

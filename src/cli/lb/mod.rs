@@ -111,7 +111,7 @@ fn plan_and_ask(
     let plans = services.evaluate(&selection);
     let Services { context, controller, .. } = &mut services;
     let plans = plans.map_err(|why| context.exit(why))?;
-    let can_t = plans.iter().any(|plan| plan.obstacle().is_some() || !plan.has_writes());
+    let can_t = plans.iter().any(|plan| plan.obstacle.is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
     }

@@ -268,7 +268,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn proposals(&self) -> Vec<Proposal> {
-        self.iter().map(ServicePlan::proposal).collect()
+        self.iter().map(|plan| plan.proposal()).collect()
     }
 
     fn notes(&self) -> Vec<String> {

@@ -6,12 +6,12 @@
 use super::admission;
 use super::observe::{self, Settings};
 use super::orphans;
-use super::plan::{ServicePlan, Want};
+use super::plan::{ServiceChange, ServicePlan, Want};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
-use crate::provider::{Change, LoadBalancerPlan, Outcome, TlsSecrets, Urgency, calls::counted};
+use crate::provider::{Change, TlsSecrets, Urgency, calls::counted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
         namespace: String::new(),
         uid: String::new(),
     };
-    let cloud = LoadBalancerPlan { outcome: Outcome::of(deletions), ..LoadBalancerPlan::default() };
-    let plan = ServicePlan::new(object, Arc::default(), Want::Nothing, cloud);
+    let mut plan = ServicePlan::new(object, Arc::default(), Want::Nothing);
+    plan.changes = deletions.into_iter().map(ServiceChange::Cloud).collect();
     plan.has_writes().then_some(plan)
 }

@@ -35,7 +35,7 @@ pub use events::{ago, failed_tries, past_events};
 pub use health::{inspect, trouble};
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
-pub use plan::{ServicePlan, Want, check, want};
+pub use plan::{ServiceChange, ServicePlan, ServiceWrite, Want, check, want};
 pub use sync::ServiceController;
 
 use super::controller::{self, Controller, Progress, Proposal, Selection};
@@ -48,8 +48,8 @@ use crate::metrics::{
     LOAD_BALANCERS_USE,
 };
 use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    SeenHealth, Snapshot, TlsSecrets, Urgency, calls::counted, clock,
+    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancers, SeenHealth, Snapshot,
+    TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
 use agenda::{Agenda, Dependencies, Scope, Why};
@@ -80,7 +80,7 @@ impl Controller for ServiceController {
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let plans = self.evaluate_pass(apis, selection)?;
-        Ok(plans.iter().map(ServicePlan::proposal).collect())
+        Ok(plans.iter().map(|plan| plan.proposal()).collect())
     }
 }
 
@@ -113,7 +113,7 @@ impl ServiceController {
         let settings = &self.settings;
         let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
         if settings.delete_orphans {
-            plans.extend(self.orphans(apis, begun)?.into_iter().filter(ServicePlan::has_writes));
+            plans.extend(self.orphans(apis, begun)?.into_iter().filter(|plan| plan.has_writes()));
         }
         if selection.is_of_all() {
             plans.extend(certificates::propose(apis, settings, &wanted)?);
@@ -164,11 +164,9 @@ impl ServiceController {
         let services = seen.services.iter().map(|service| &**service);
         let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
         let plan = |service: &Arc<Service>| {
-            let cloud = LoadBalancerPlan {
-                findings: check(service, manifests, &cluster).unwrap_or_default(),
-                ..LoadBalancerPlan::default()
-            };
-            ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud)
+            let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service));
+            plan.findings = check(service, manifests, &cluster).unwrap_or_default();
+            plan
         };
         Ok(ours(&seen.services).map(plan).collect())
     }
@@ -177,9 +175,8 @@ impl ServiceController {
     /// does not answer.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
-        let plan = |(balancer, service): (Balancer, String)| {
-            orphans::plan_alone(&service, balancer, LoadBalancerPlan::default())
-        };
+        let plan =
+            |(balancer, service): (Balancer, String)| orphans::plan_alone(&service, balancer);
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
@@ -224,7 +221,7 @@ impl ServiceController {
         let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
         if for_people {
             // The plans have ended in no particular order, and the lines of each Service should stand together.
-            plans.sort_by_cached_key(ServicePlan::name);
+            plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
             failures.sort_by(|one, other| one.object.cmp(&other.object));
@@ -337,11 +334,11 @@ impl Sync<'_> {
         // The list of all Services decides whether a Service is above a limit, so a read of that Service alone
         // tells nothing new.
         let is_above =
-            |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle().is_some();
+            |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
             self.leave_as_it_is(plan);
         }
-        self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
+        self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
         // Nothing was written for these Services since `begun`, so their first plans may rest on the same list of load
         // balancers as these proposals.
         let tasks = self.tasks(to_do, begun);

@@ -7,7 +7,7 @@
 //! balancer itself last.
 
 use super::observe::{self, NAME, Settings};
-use super::plan::{ServicePlan, Want, want};
+use super::plan::{ServiceChange, ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
@@ -16,8 +16,7 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, Orphan, Outcome,
-    Reason, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Kept, Orphan, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -122,7 +121,7 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
         // Nothing waits for this search, so its error is not reported as a failure.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
-    if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
+    if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {
         left = delete(apis, settings, |_| true, report);
         if report.outage.is_some() {
             return;
@@ -133,7 +132,7 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
     LOAD_BALANCERS.set(&["orphaned"], left.len() as f64);
     for mut plan in left {
         if plan.has_writes() {
-            for finding in &mut plan.cloud.findings {
+            for finding in &mut plan.findings {
                 finding.fix = Some("ccm lb sync --delete-orphans deletes it".to_owned());
             }
         }
@@ -153,21 +152,15 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         orphan.made_for(),
         stays.unwrap_or_default()
     );
-    let cloud = LoadBalancerPlan {
-        outcome: Outcome::of(orphan.removal.into_iter().collect()),
-        findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
-        ..LoadBalancerPlan::default()
-    };
-    plan_alone(&orphan.service, orphan.balancer, cloud)
+    let mut plan = plan_alone(&orphan.service, orphan.balancer);
+    plan.warn(Reason::OrphanedLoadBalancer, message);
+    plan.changes.extend(orphan.removal.map(ServiceChange::Cloud));
+    plan
 }
 
 /// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
 /// plans. `service` is the name in the labels of the load balancer.
-pub(super) fn plan_alone(
-    service: &str,
-    balancer: Balancer,
-    cloud: LoadBalancerPlan,
-) -> ServicePlan {
+pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
     let mut of = Service::default();
     let (namespace, name) = service.split_once('.').unwrap_or(("", service));
     of.metadata.namespace = namespace.to_owned();
@@ -178,7 +171,7 @@ pub(super) fn plan_alone(
         namespace: String::new(),
         uid: balancer.id.to_string(),
     };
-    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud);
+    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing);
     plan.cloud.found = Some(balancer);
     plan
 }

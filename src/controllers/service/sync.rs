@@ -11,7 +11,7 @@ use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
 use super::observe::{self, Management, NAME, Observed, Seen, Settings};
-use super::plan::{self, ServicePlan, ServiceWrite, Want};
+use super::plan::{self, ServiceChange, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
@@ -362,7 +362,7 @@ impl Sync<'_> {
                 continue;
             }
             events::findings(self.apis, &plan);
-            if let Some(obstacle) = plan.obstacle().cloned() {
+            if let Some(obstacle) = plan.obstacle.clone() {
                 self.blocked(task, plan, &obstacle);
             } else if self.is_closed {
                 self.leave(&[task]);
@@ -386,13 +386,14 @@ impl Sync<'_> {
     /// task when the Service has to be planned again.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
-        match self.write(plan.first_write(), task, plan) {
-            Ok(true) => {}
-            Ok(false) => return Some(work.task),
-            Err(error) => return self.not_written(work.task, work.plan, &error),
+        if plan.first_write().is_some() {
+            match self.write(task, plan) {
+                Ok(true) => {}
+                Ok(false) => return Some(work.task),
+                Err(error) => return self.not_written(work.task, work.plan, &error),
+            }
         }
-        plan.add_finalizer = false;
-        if plan.changes().is_empty() {
+        if plan.changes_now().next().is_none() {
             return self.finish(work.task, work.plan);
         }
         self.has_written = true;
@@ -444,7 +445,7 @@ impl Sync<'_> {
             && !plan.cloud.outcome.moves()
         {
             let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
-            let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
+            let is_in_order = plan.obstacle.is_none() && plan.changes_now().next().is_none();
             in_order = is_in_order.then_some(plan);
         }
         if let Some(plan) = &in_order {
@@ -487,9 +488,8 @@ impl Sync<'_> {
 
     /// Ends a Service of which nothing is synced. Only its addresses may get another mode.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
-        match self.write(plan.last_write(), &mut task, &mut plan) {
-            Ok(_) => plan.status = None,
-            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        if let Err(error) = self.write(&mut task, &mut plan) {
+            log::debug!("{}: status not written: {error}", plan.name());
         }
         let why = obstacle.text().into_owned();
         self.fail(task, plan, why, Some(obstacle.reason));
@@ -498,12 +498,12 @@ impl Sync<'_> {
     /// Ends a Service of which the cloud refused some changes. The address is there, so the status is written all the
     /// same, unless another load balancer serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
-        let status = plan.last_write();
-        let status = status.filter(|_| !plan.cloud.outcome.moves());
-        match self.write(status, &mut task, &mut plan) {
-            Ok(_) => plan.status = None,
-            Err(error) if error.is_not_found() => task.warn_of_leftover(),
-            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        if !plan.cloud.outcome.moves() {
+            match self.write(&mut task, &mut plan) {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => task.warn_of_leftover(),
+                Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+            }
         }
         self.failed(task, plan, why)
     }
@@ -512,7 +512,7 @@ impl Sync<'_> {
     /// be planned again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
-        match self.write(plan.last_write(), &mut task, &mut plan) {
+        match self.write(&mut task, &mut plan) {
             Ok(true) => {}
             Ok(false) => return Some(task),
             Err(error) => return self.not_written(task, plan, &error),
@@ -520,7 +520,7 @@ impl Sync<'_> {
         if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
         }
-        if !plan.leaves().is_empty() {
+        if plan.has_writes() {
             return Some(task);
         }
         let progress = Progress::in_order(task.has_changed);
@@ -529,28 +529,23 @@ impl Sync<'_> {
         None
     }
 
-    /// Makes a write of the plan to the Service itself, if there is one. Returns `false` when what the plan rests on
+    /// Makes the next write of the plan if it is one to the Service itself. Returns `false` when what the plan rests on
     /// changed in the meantime.
-    fn write(
-        &mut self,
-        write: Option<ServiceWrite>,
-        task: &mut Task,
-        plan: &mut ServicePlan,
-    ) -> Result<bool, kube::Error> {
-        let Some(write) = write else {
+    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::Error> {
+        let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
         };
         let kube = &self.apis.kube;
         let meta = &plan.service.metadata;
         let written = retry_on_conflict(|is_first| {
             if is_first {
-                return patched(kube, &plan.service, &write).map(Some);
+                return patched(kube, &plan.service, write).map(Some);
             }
             let planned = agenda::fingerprint(&plan.service);
             let now = kube.service(&meta.namespace, &meta.name)?;
             let now = now
                 .filter(|now| now.metadata.uid == meta.uid && agenda::fingerprint(now) == planned);
-            now.map(|now| patched(kube, &now, &write)).transpose()
+            now.map(|now| patched(kube, &now, write)).transpose()
         })?;
         let Some(service) = written else {
             return Ok(false);
@@ -563,6 +558,7 @@ impl Sync<'_> {
         self.state.agenda.written(&service);
         task.service = Arc::clone(&service);
         plan.service = service;
+        plan.changes.remove(0);
         Ok(true)
     }
 
@@ -571,7 +567,7 @@ impl Sync<'_> {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
         let task = Task::new(Arc::clone(&plan.service), None, clock::now());
-        if let Some(obstacle) = plan.obstacle().cloned() {
+        if let Some(obstacle) = plan.obstacle.clone() {
             return self.blocked(task, plan, &obstacle);
         }
         self.report.note(plan.name(), Progress::Unchanged);
@@ -709,7 +705,7 @@ fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let cloud = &plan.cloud;
     let found = cloud.found.iter().map(|balancer| Claim::Id(balancer.id));
-    let name = cloud.new_name().map(|name| Claim::Name(name.value.clone()));
+    let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
     cloud.claims.iter().cloned().chain(found).chain(name).collect()
 }
 
@@ -718,7 +714,7 @@ fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {
-    let mut kinds = plan.changes().iter().map(|change| change.kind());
+    let mut kinds = plan.changes_now().map(|change| change.kind());
     let first = kinds.next().unwrap_or(ChangeKind::Settings);
     let is_only = kinds.all(|kind| kind == first);
     if is_only { first } else { ChangeKind::Settings }
