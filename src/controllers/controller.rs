@@ -210,22 +210,13 @@ impl Report {
         counts
     }
 
-    /// Whether the tick ended before the changes of some objects did.
-    pub fn is_unfinished(&self) -> bool {
-        self.has(Progress::Unfinished)
-    }
-
-    /// Whether the tick ended before the turn of some objects came, or before they were finished.
-    pub fn has_unreached(&self) -> bool {
-        self.has(Progress::Unreached)
-    }
-
     /// Whether the turn of each object came, and each change has ended.
     pub fn is_complete(&self) -> bool {
-        !self.is_unfinished() && !self.has_unreached()
+        !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    fn has(&self, progress: Progress) -> bool {
+    /// Whether an object has this outcome, and may have failed.
+    pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }
 }

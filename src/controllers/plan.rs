@@ -5,7 +5,7 @@ use crate::kube::ObjectReference;
 use crate::provider::{Description, Finding, Reason, Severity, Write};
 use serde_json::Value;
 
-/// The writes to one object, and what an operator should know about it.
+/// The writes for one object, and what an operator should know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<W> {
     pub object: ObjectReference,

@@ -140,8 +140,8 @@ pub(super) fn plan_for(
         let why = "There are no available nodes for LoadBalancer";
         plan.warn(Reason::UnAvailableLoadBalancer, why);
     }
-    let is_known = !cluster.uid.is_empty();
-    plan.take_over(if is_known { cloud } else { without_identity(cloud, plan.want) });
+    let lacks_identity = cluster.uid.is_empty();
+    plan.take_over(if lacks_identity { without_identity(cloud, plan.want) } else { cloud });
     let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
     plan.cloud.needs.servers |= is_begun;

@@ -19,8 +19,7 @@ use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, Reason, Write, calls::counted, clock,
-    without_correlations,
+    ChangeKind, Claim, ErrorKind, Finding, Write, calls::counted, clock, without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -43,7 +42,7 @@ pub struct ServiceController {
     pub(super) executor: Executor<Work>,
     /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
     /// name that they want.
-    pub(super) queued: Vec<Queued>,
+    pub(super) queued: Vec<Task>,
     pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
     pub(super) outages: Outages,
@@ -95,6 +94,8 @@ pub(super) struct Task {
     overtaken: Option<String>,
     /// Every write that was made, for programs.
     made: Vec<Value>,
+    /// The execution for whose end a queued Service waits.
+    waits_for: Option<u64>,
 }
 
 /// The subject of an execution of changes.
@@ -110,18 +111,11 @@ pub(super) struct Work {
 /// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
 type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
-/// A Service that waits for the end of an execution, because the execution claims the load balancer or the name that
-/// the Service wants.
-pub(super) struct Queued {
-    task: Task,
-    execution: u64,
-}
-
 impl ServiceController {
     /// Returns the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
-        executed.chain(self.queued.iter().map(|queued| &queued.task))
+        executed.chain(&self.queued)
     }
 
     /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
@@ -152,7 +146,7 @@ impl ServiceController {
         };
         self.executor
             .stop(|execution| is_stale(execution.subject.task.uid(), execution.takes_away()));
-        self.queued.retain(|queued| !is_stale(queued.task.uid(), false));
+        self.queued.retain(|task| !is_stale(task.uid(), false));
     }
 }
 
@@ -165,12 +159,12 @@ impl Sync<'_> {
             if over.is_empty() {
                 return;
             }
-            let is_free =
-                |queued: &mut Queued| over.iter().any(|execution| execution.id == queued.execution);
-            let free: Vec<Queued> = self.state.queued.extract_if(.., is_free).collect();
+            let ended: HashSet<u64> = over.iter().map(|execution| execution.id).collect();
+            let is_free = |task: &mut Task| task.waits_for.is_some_and(|id| ended.contains(&id));
+            let free: Vec<Task> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
-            let free = free.into_iter().map(|queued| Task { since, ..queued.task });
-            self.state.agenda.wrote_load_balancers(since);
+            let free = free.into_iter().map(|task| Task { since, ..task });
+            self.state.agenda.last_write = Some(since);
             self.has_written = true;
             let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
@@ -200,13 +194,8 @@ impl Sync<'_> {
             for payer in admission::different(payers) {
                 payer.share.charge_reads(calls, clock::now());
             }
-            tasks = match planned {
-                Ok(plans) => self.begin(tasks, plans),
-                Err(error) => {
-                    self.leave(&tasks);
-                    return Err(error);
-                }
-            };
+            let plans = planned.inspect_err(|_| self.leave(&tasks))?;
+            tasks = self.begin(tasks, plans);
         }
     }
 
@@ -356,9 +345,9 @@ impl Sync<'_> {
             // Two Services may want one load balancer that no Service owns. The first Service gets the load balancer,
             // and the second is planned again after that.
             let claims = claims(&plan);
-            let others = claims.iter().filter_map(|claim| claimed.get(claim));
-            if let Some(execution) = others.min().copied() {
-                self.state.queued.push(Queued { task, execution });
+            task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
+            if task.waits_for.is_some() {
+                self.state.queued.push(task);
                 continue;
             }
             events::findings(self.apis, &plan);
@@ -491,8 +480,8 @@ impl Sync<'_> {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
         }
-        let why = obstacle.text().into_owned();
-        self.fail(task, plan, why, Some(obstacle.reason));
+        self.report.fail(plan.name(), obstacle.text().into_owned(), Some(obstacle.reason));
+        self.ended(task, plan, true);
     }
 
     /// Ends a Service of which the cloud refused some changes. The address is there, so the status is written all the
@@ -568,10 +557,10 @@ impl Sync<'_> {
         events::findings(self.apis, &plan);
         let task = Task::new(Arc::clone(&plan.service), None, clock::now());
         if let Some(obstacle) = plan.obstacle.clone() {
-            return self.blocked(task, plan, &obstacle);
+            self.blocked(task, plan, &obstacle);
+        } else {
+            self.finish(task, plan);
         }
-        self.report.note(plan.name(), Progress::Unchanged);
-        self.ended(task, plan, false);
     }
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) -> Option<Task> {
@@ -590,14 +579,9 @@ impl Sync<'_> {
         if !self.is_closed {
             events::failed(self.apis, &plan.object, reason, &why);
         }
-        let finding = (!self.is_closed).then_some(reason);
-        self.fail(task, plan, why, finding);
-        None
-    }
-
-    fn fail(&mut self, task: Task, plan: ServicePlan, why: String, finding: Option<Reason>) {
-        self.report.fail(plan.name(), why, finding);
+        self.report.fail(plan.name(), why, (!self.is_closed).then_some(reason));
         self.ended(task, plan, true);
+        None
     }
 
     /// Notes the end of a Service in this tick. When the Service failed, or waits for something in the cloud, the
@@ -670,6 +654,7 @@ impl Task {
             has_changed: false,
             overtaken: None,
             made: Vec::new(),
+            waits_for: None,
         }
     }
 
