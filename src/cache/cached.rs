@@ -34,19 +34,18 @@ pub enum Error {
 impl Error {
     /// Returns a text that says which API failed, and in which way. Two errors with the same text are the same trouble.
     pub fn state(&self) -> &'static str {
-        match self {
-            Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
-            Error::Kube(_) => "kubernetes unavailable",
-            Error::Cloud(error) => match error.kind {
-                ErrorKind::RateLimited { .. } => "cloud rate limit",
-                _ if error.is_permanent() => "cloud refuses",
-                _ => "cloud unavailable",
-            },
-            Error::Dedicated(error) => match error.kind {
-                ErrorKind::RateLimited { .. } => "robot rate limit",
-                _ if error.is_permanent() => "robot refuses",
-                _ => "robot unavailable",
-            },
+        let (error, [limited, refuses, unavailable]) = match self {
+            Error::Kube(error) if error.is_permanent() => return "kubernetes refuses",
+            Error::Kube(_) => return "kubernetes unavailable",
+            Error::Cloud(it) => (it, ["cloud rate limit", "cloud refuses", "cloud unavailable"]),
+            Error::Dedicated(it) => {
+                (it, ["robot rate limit", "robot refuses", "robot unavailable"])
+            }
+        };
+        match error.kind {
+            ErrorKind::RateLimited { .. } => limited,
+            _ if error.is_permanent() => refuses,
+            _ => unavailable,
         }
     }
 

@@ -96,6 +96,7 @@ struct CloudLists {
 }
 
 /// The answers of the API of dedicated servers.
+#[derive(Default)]
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
@@ -120,12 +121,7 @@ impl Apis {
             any_services: Cached::default(),
             secrets: Secrets::default(),
             cloud: CloudLists::default(),
-            dedicated: DedicatedList {
-                instances: Cached::default(),
-                pause: CallPause::default(),
-                fails: AtomicBool::new(false),
-                max_age: DEDICATED_MAX_AGE,
-            },
+            dedicated: DedicatedList { max_age: DEDICATED_MAX_AGE, ..DedicatedList::default() },
         }
     }
 
@@ -310,7 +306,8 @@ impl Apis {
 
     /// Returns how many calls one list of all servers takes, as far as is known.
     pub fn server_pages(&self) -> u32 {
-        pages(self.instances_last().map_or(0, |servers| servers.len()))
+        let servers = self.instances_last().map_or(0, |servers| servers.len());
+        u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
     /// Returns, for each list that this process has read, how often a daemon with these periods would read the list
@@ -319,14 +316,10 @@ impl Apis {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers = listed.map(|_| {
             let pages = self.server_pages();
-            let calls = pages + u32::from(pages > 1);
-            ("servers", servers.max(servers_period(pages)), calls)
+            ("servers", self.refresh_period(servers), pages + u32::from(pages > 1))
         });
-        let of_balancers = observed.map(|view| {
-            let calls = view.value.calls();
-            let period = load_balancers.max(balancers_period(calls));
-            ("load balancers", period, calls)
-        });
+        let of_balancers = observed
+            .map(|view| ("load balancers", self.resync_period(load_balancers), view.value.calls()));
         let all = of_servers.into_iter().chain(of_balancers);
         all.map(|(list, period, calls)| Refresh { list, period_seconds: period.as_secs(), calls })
             .collect()
@@ -335,14 +328,14 @@ impl Apis {
     /// Returns how often all servers are listed while no caller waits for the list. This is once in `period`, or less
     /// often when the refreshes would take more calls than their limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
-        period.max(servers_period(self.server_pages()))
+        period.max(SERVERS_CALL.saturating_mul(self.server_pages()))
     }
 
     /// Returns how often all load balancers are read while no caller waits for them. This is once in `period`, or less
     /// often when these reads would take more calls than their limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
-        period.max(balancers_period(calls))
+        period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
     /// Returns how often the servers of nodes that are not ready are read. This is once in `period`, or less often when
@@ -474,21 +467,6 @@ fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
     let pages: BTreeSet<usize> =
         numbers.iter().map(|number| place(known, *number) / A_PAGE).collect();
     u32::try_from(pages.len()).unwrap_or(u32::MAX)
-}
-
-/// Returns how many pages a list of `count` objects has.
-fn pages(count: usize) -> u32 {
-    u32::try_from(count.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
-}
-
-/// Returns the shortest time between two refreshes of all servers.
-fn servers_period(pages: u32) -> Duration {
-    SERVERS_CALL.saturating_mul(pages)
-}
-
-/// Returns the shortest time between two refreshes of all load balancers, when one refresh takes this many calls.
-fn balancers_period(calls: u32) -> Duration {
-    BALANCERS_CALL.saturating_mul(calls)
 }
 
 fn lacks(what: &str) -> provider::Error {

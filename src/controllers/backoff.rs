@@ -23,6 +23,12 @@ struct Entry {
     next: Instant,
 }
 
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff::new()
+    }
+}
+
 impl Backoff {
     /// Creates the backoff for failures, with waits from 5 seconds to 5 minutes.
     pub(super) fn new() -> Backoff {

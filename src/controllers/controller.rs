@@ -1,8 +1,7 @@
 //! The interface of a controller, which is one tick over a selection of objects, and the report of what the tick did.
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
-use crate::kube::ObjectReference;
-use crate::provider::{Description, Finding, Reason};
+use crate::provider::{Description, Reason};
 use crate::text;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -36,20 +35,6 @@ pub struct Proposal {
     pub changes: Description,
     /// The reason why not everything that is needed can be done.
     pub obstacle: Option<String>,
-}
-
-impl Proposal {
-    pub(super) fn new(
-        object: &ObjectReference,
-        changes: Description,
-        obstacle: Option<&Finding>,
-    ) -> Proposal {
-        Proposal {
-            object: object.for_people(),
-            changes,
-            obstacle: obstacle.map(|finding| finding.text().into_owned()),
-        }
-    }
 }
 
 /// The objects that a pass is about.
@@ -225,22 +210,13 @@ impl Report {
         counts
     }
 
-    /// Whether the tick ended before the changes of some objects did.
-    pub fn is_unfinished(&self) -> bool {
-        self.has(Progress::Unfinished)
-    }
-
-    /// Whether the tick ended before the turn of some objects came, or before they were finished.
-    pub fn has_unreached(&self) -> bool {
-        self.has(Progress::Unreached)
-    }
-
     /// Whether the turn of each object came, and each change has ended.
     pub fn is_complete(&self) -> bool {
-        !self.is_unfinished() && !self.has_unreached()
+        !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    fn has(&self, progress: Progress) -> bool {
+    /// Whether an object has this outcome, and may have failed.
+    pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }
 }

@@ -71,20 +71,17 @@ pub(super) struct Execution<T> {
     queue: VecDeque<Box<dyn Change>>,
     is_in_flight: bool,
     running: Vec<Running>,
-    next: NextChange,
-    pub(super) result: ExecutionResult,
-}
-
-/// The time at which the next change is sent.
-struct NextChange {
+    /// The moment from which the next change may be sent.
     not_before: Instant,
     /// The moment after which the first change is not sent any more.
     begins_by: Option<Instant>,
-    /// How often the cloud answered "busy" to the change.
+    /// How often the cloud answered "busy" to the next change.
     tries: u32,
+    pub(super) result: ExecutionResult,
 }
 
 /// The outcome of the changes of an execution.
+#[derive(Default)]
 pub(super) struct ExecutionResult {
     /// The changes that were made.
     pub(super) made: Vec<Box<dyn Change>>,
@@ -98,9 +95,10 @@ pub(super) struct ExecutionResult {
 }
 
 /// The reason why no more changes of an execution are made.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum End {
     /// All changes were made, except those that were refused.
+    #[default]
     AllMade,
     /// The other changes were dropped, and a new plan is needed, because the state on which the plan rests may have
     /// changed. The value is a snapshot from the answer to the creation of the load balancer, or `None` when there is
@@ -186,14 +184,10 @@ impl<T> Executor<T> {
             queue: changes.into(),
             is_in_flight: false,
             running: Vec::new(),
-            next: NextChange { not_before: clock::now(), begins_by, tries: 0 },
-            result: ExecutionResult {
-                made: Vec::new(),
-                refused: Vec::new(),
-                is_target_refused: false,
-                end: End::AllMade,
-                is_stopped: false,
-            },
+            not_before: clock::now(),
+            begins_by,
+            tries: 0,
+            result: ExecutionResult::default(),
         });
         &mut self.executions[place]
     }
@@ -238,15 +232,14 @@ impl<T> Executor<T> {
                 continue;
             }
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-            self.abandon(ErrorKind::Unavailable, &why, |execution| {
-                execution.is_late(LONGEST_ACTION, now)
-            });
+            self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
             // An executor that may not ask about actions only waits for answers. It does not wait for the time of its
             // next question, because that wait would end at once when the question is due.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
-                self.ask(requests);
+                let running = self.executions.iter().flat_map(|execution| &execution.running);
+                requests.ask(running.map(|running| running.action).collect());
             }
             if until.is_some_and(|until| until <= now) {
                 return over;
@@ -287,7 +280,7 @@ impl<T> Executor<T> {
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {
-            execution.next.begins_by.is_some_and(|moment| moment < now) && !execution.has_begun()
+            execution.begins_by.is_some_and(|moment| moment < now) && !execution.has_begun()
         });
         self.stop(|execution| {
             let must_stop = execution.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
@@ -313,13 +306,13 @@ impl<T> Executor<T> {
         let mut executions = self.executions.iter().enumerate();
         if !self.is_in_turn {
             let can_send = executions.filter(|(_, one)| one.can_send());
-            let moments = can_send.map(|(place, one)| (place, one.next.not_before));
+            let moments = can_send.map(|(place, one)| (place, one.not_before));
             return moments.min_by_key(|(_, moment)| *moment);
         }
         let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
         let must_wait =
             self.was_busy && self.executions.iter().any(|execution| !execution.running.is_empty());
-        let moment = self.executions.iter().map(|execution| execution.next.not_before).max()?;
+        let moment = self.executions.iter().map(|execution| execution.not_before).max()?;
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
@@ -345,11 +338,6 @@ impl<T> Executor<T> {
             soon.min(*first + LONGEST_PAUSE)
         }));
         moments.into_iter().min()
-    }
-
-    fn ask(&self, requests: &mut Requests) {
-        let running = self.executions.iter().flat_map(|execution| &execution.running);
-        requests.ask(running.map(|running| running.action).collect());
     }
 
     fn handle(&mut self, response: Response) {
@@ -469,7 +457,7 @@ impl<T> Execution<T> {
     fn can_send(&self) -> bool {
         !self.is_in_flight
             && self.queue.front().is_some_and(|next| {
-                self.running.is_empty() || (self.next.tries == 0 && next.may_follow_at_once())
+                self.running.is_empty() || (self.tries == 0 && next.may_follow_at_once())
             })
     }
 
@@ -478,12 +466,12 @@ impl<T> Execution<T> {
         !self.running.is_empty() && !self.is_in_flight && !self.can_send()
     }
 
-    /// Whether an action started longer ago than `longest`, and was still running when the cloud was last
+    /// Whether an action started longer ago than [`LONGEST_ACTION`], and was still running when the cloud was last
     /// asked about it.
-    fn is_late(&self, longest: Duration, now: Instant) -> bool {
+    fn is_late(&self, now: Instant) -> bool {
         let mut asked = self.running.iter().filter(|running| running.asked.is_some());
         !self.is_in_flight
-            && asked.any(|running| now.saturating_duration_since(running.since) > longest)
+            && asked.any(|running| now.saturating_duration_since(running.since) > LONGEST_ACTION)
     }
 
     /// Takes the next change out of the queue. `None` means that this change and the rest must not be made.
@@ -528,15 +516,15 @@ impl<T> Execution<T> {
                 return self.answered_with_error(change, error);
             }
         };
-        self.next.tries = 0;
+        self.tries = 0;
         let Some(action) = action else {
-            self.next.not_before = now;
+            self.not_before = now;
             return self.is_made(change);
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting =
             waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
-        self.next.not_before = now + FIRST_PAUSE;
+        self.not_before = now + FIRST_PAUSE;
         self.running.push(Running {
             action,
             change,
@@ -548,27 +536,26 @@ impl<T> Execution<T> {
     }
 
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error) {
-        match error.kind {
-            ErrorKind::InPart => self.end(End::RefusedInPart(error)),
-            ErrorKind::Busy if self.next.tries < TRIES_AT_MOST && !self.result.is_stopped => {
-                self.next.tries += 1;
-                self.next.not_before = clock::now() + FIRST_PAUSE;
-                self.queue.push_front(change);
-            }
+        let pause = match error.kind {
+            ErrorKind::Busy => Some(FIRST_PAUSE),
             // The rate budget serves calls for nodes first, so this change is sent when a few more calls are available.
             // After a longer wait, the change would rest on an old plan.
-            ErrorKind::RateLimited { retry_in, put_off: true }
-                if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
-                    && self.next.tries < TRIES_AT_MOST
-                    && !self.result.is_stopped =>
-            {
-                self.next.tries += 1;
-                self.next.not_before = clock::now() + retry_in;
-                self.queue.push_front(change);
+            ErrorKind::RateLimited { retry_in, put_off: true } => {
+                Some(retry_in).filter(|pause| *pause <= FIRST_PAUSE * PUT_OFF_AT_MOST)
             }
+            _ => None,
+        };
+        let may_try = self.tries < TRIES_AT_MOST && !self.result.is_stopped;
+        if let Some(pause) = pause.filter(|_| may_try) {
+            self.tries += 1;
+            self.not_before = clock::now() + pause;
+            return self.queue.push_front(change);
+        }
+        match error.kind {
+            ErrorKind::InPart => self.end(End::RefusedInPart(error)),
             // The cloud need not refuse the other changes for the same reason, so the execution goes on.
             ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
-                self.next.tries = 0;
+                self.tries = 0;
                 self.refuse(&*change, error);
             }
             _ => self.end(End::Failed(error)),
@@ -580,7 +567,7 @@ impl<T> Execution<T> {
             match ended.remove(&running.action) {
                 None => self.running.push(running),
                 Some(Ok(())) => {
-                    self.next.not_before = clock::now();
+                    self.not_before = clock::now();
                     self.is_made(running.change);
                 }
                 Some(Err(error)) => {

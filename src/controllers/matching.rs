@@ -9,7 +9,6 @@ use crate::provider::{
 use crate::text;
 use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -46,37 +45,24 @@ fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
 /// The servers that the provider IDs of nodes name.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
-    /// The first node that names each server.
-    first: HashMap<InstanceId, &'a Node>,
-    /// All nodes that name a server which several nodes name.
-    several: HashMap<InstanceId, Vec<&'a Node>>,
+    /// The nodes that name each server.
+    nodes: HashMap<InstanceId, Vec<&'a Node>>,
 }
 
 impl<'a> Claims<'a> {
     pub(super) fn new<N: Borrow<Node>>(provider: &'a dyn Provider, nodes: &'a [N]) -> Claims<'a> {
-        let (mut first, mut several) = (HashMap::new(), HashMap::new());
+        let mut claims: HashMap<InstanceId, Vec<&Node>> = HashMap::new();
         for node in nodes.iter().map(Borrow::borrow) {
-            let Some(id) = server_of(node, provider) else {
-                continue;
-            };
-            match first.entry(id) {
-                Entry::Vacant(entry) => drop(entry.insert(node)),
-                Entry::Occupied(entry) => {
-                    let all: &mut Vec<&Node> = several.entry(id).or_default();
-                    if all.is_empty() {
-                        all.push(*entry.get());
-                    }
-                    all.push(node);
-                }
+            if let Some(id) = server_of(node, provider) {
+                claims.entry(id).or_default().push(node);
             }
         }
-        Claims { provider, first, several }
+        Claims { provider, nodes: claims }
     }
 
     /// Returns the nodes that name this server.
     fn of(&self, id: InstanceId) -> &[&'a Node] {
-        let first = || self.first.get(&id).map(std::slice::from_ref);
-        self.several.get(&id).map(Vec::as_slice).or_else(first).unwrap_or_default()
+        self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the node to which this server belongs. Returns `None` when several new nodes name the server, because
@@ -222,7 +208,7 @@ impl<'a> Index<'a> {
     /// Whether the provider ID of some node names a server of this list. Then the project of the token is
     /// the right one.
     pub fn any_claim_exists(&self) -> bool {
-        self.claims.first.keys().any(|id| self.by_id.contains_key(id))
+        self.claims.nodes.keys().any(|id| self.by_id.contains_key(id))
     }
 
     /// Returns a finding when this node does not get the server that was found for it, because other nodes name the
@@ -234,18 +220,17 @@ impl<'a> Index<'a> {
         let namesake = namesake.filter(is_new).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);
         let rival = rival(others, node, Some(&instance.name))?;
-        let (name, id) = (&instance.name, instance.id);
-        let message = match rival {
-            Rival::Keeper(other) => format!(
-                "node {:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server; \
-                 delete the node that does not run there",
-                other.name()
-            ),
-            Rival::Other(other) => format!(
-                "server {name} ({id}) is named by the provider IDs of several new nodes, node {:?} among them, and none \
-                 of these nodes has the server's name: none is initialised; delete the nodes that do not run there",
-                other.name()
-            ),
+        let (name, id, other) = (&instance.name, instance.id, rival.node.name());
+        let message = if rival.is_keeper {
+            format!(
+                "node {other:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server; \
+                 delete the node that does not run there"
+            )
+        } else {
+            format!(
+                "server {name} ({id}) is named by the provider IDs of several new nodes, node {other:?} among them, and none \
+                 of these nodes has the server's name: none is initialised; delete the nodes that do not run there"
+            )
         };
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
@@ -298,8 +283,7 @@ impl<'a> Index<'a> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
         let all = self.unmatched.iter().filter(|(_, ips)| has_one(ips));
-        let rival = rival(all.map(|(node, _)| *node), node, None)?;
-        Some(rival.node().name())
+        Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
     /// Returns the servers with one of these addresses that belong to no node yet.
@@ -357,19 +341,11 @@ pub struct SharedAddress<'a> {
 }
 
 /// A node that stands in the way of another node.
-enum Rival<'a> {
-    /// The other node, which has the server or address that both nodes name.
-    Keeper(&'a Node),
-    /// Another new node that names the same thing. None of these new nodes can be chosen.
-    Other(&'a Node),
-}
-
-impl<'a> Rival<'a> {
-    fn node(&self) -> &'a Node {
-        match self {
-            Rival::Keeper(node) | Rival::Other(node) => node,
-        }
-    }
+struct Rival<'a> {
+    node: &'a Node,
+    /// Whether the rival has the server or address that both nodes name. Otherwise both nodes are new, and none of the
+    /// new nodes that name the same thing can be chosen.
+    is_keeper: bool,
 }
 
 /// Returns the other node that stands in the way of `node`, among all nodes that name the same server or address.
@@ -382,14 +358,11 @@ fn rival<'a>(
     let others: Vec<&Node> = all.filter(|other| other.name() != node.name()).collect();
     let first = others.first()?;
     let claimants: Vec<&Node> = others.iter().copied().chain([node]).collect();
-    match keeper(&claimants, name) {
-        Some(keeper) if keeper.name() == node.name() => None,
-        Some(keeper) => {
-            let keeper = others.iter().find(|other| other.name() == keeper.name());
-            keeper.map(|keeper| Rival::Keeper(keeper))
-        }
-        None => Some(Rival::Other(first)),
-    }
+    let Some(keeper) = keeper(&claimants, name) else {
+        return Some(Rival { node: first, is_keeper: false });
+    };
+    let keeper = others.iter().find(|other| other.name() == keeper.name())?;
+    Some(Rival { node: keeper, is_keeper: true })
 }
 
 /// Returns the addresses for which the kubelet of a node may ask by what it writes. Any kubelet asks by annotations.

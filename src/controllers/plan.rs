@@ -1,11 +1,11 @@
-//! The plan of one object, with its writes. The controllers of nodes, of their lifecycle and of routes use
-//! it for nodes.
+//! The plan of one object, with its writes. Every controller uses it for nodes and Services.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
-use crate::provider::{Finding, Reason, Write};
+use crate::provider::{Description, Finding, Reason, Severity, Write};
+use serde_json::Value;
 
-/// The writes to one object, and what an operator should know about it.
+/// The writes for one object, and what an operator should know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<W> {
     pub object: ObjectReference,
@@ -30,6 +30,31 @@ impl<W: Write> Plan<W> {
         }
     }
 
+    /// Returns a name such as `service/default/web`.
+    pub fn name(&self) -> String {
+        self.object.for_people()
+    }
+
+    /// Whether there is anything to write.
+    pub fn has_writes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Describes every write in words, in the order in which they would be made.
+    pub fn description(&self) -> Description {
+        self.changes.iter().map(Write::description).collect()
+    }
+
+    /// Returns all writes as JSON, in the order in which they would be made.
+    pub fn json(&self) -> Vec<Value> {
+        self.changes.iter().map(Write::json).collect()
+    }
+
+    /// Returns the findings of severity `Warning`, which an operator should know although they block nothing.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
+    }
+
     /// Returns all findings to report, including the obstacle.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
@@ -37,8 +62,11 @@ impl<W: Write> Plan<W> {
 
     /// Returns the plan as text, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
-        let changes = self.changes.iter().map(Write::description).collect();
-        Proposal::new(&self.object, changes, self.obstacle.as_ref())
+        Proposal {
+            object: self.name(),
+            changes: self.description(),
+            obstacle: self.obstacle.as_ref().map(|finding| finding.text().into_owned()),
+        }
     }
 
     /// Adds a warning that is not an obstacle.

@@ -3,12 +3,13 @@
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
-use crate::kube::{self, Event, ObjectReference};
+use crate::kube::{self, Event, ObjectReference, Reported};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
 use crate::provider::{
     self, Description, ErrorKind, Finding, Reason, Severity, clock, without_correlations,
 };
 use crate::text;
+use std::time::Instant;
 
 /// The log target of findings. Commands that print findings turn this target off.
 pub const FINDINGS: &str = "ccm::findings";
@@ -63,12 +64,12 @@ pub fn publish(
         findings.truncate(FINDINGS_AT_MOST);
     }
     for finding in findings {
-        publish_one(apis, controller, object, finding.borrow());
+        publish_if_due(apis, controller, object, finding.borrow(), Reported::is_due);
     }
     if rest > 0 {
         let message = format!("{rest} more findings are not reported one by one");
         let more = Finding::warning(Reason::MoreFindings, message);
-        publish_one(apis, controller, object, &more);
+        publish_if_due(apis, controller, object, &more, Reported::is_due);
     }
 }
 
@@ -85,10 +86,7 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
 
 /// Returns the source of events. A provider that replaces another controller signs its events as that controller does.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
-    match apis.provider.event_component() {
-        Some(_) => upstream,
-        None => own,
-    }
+    if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
 /// Reports a success in one part of an object while another part still fails. The failure of the other part is not
@@ -99,20 +97,19 @@ pub(super) fn publish_beside_failures(
     object: &ObjectReference,
     finding: &Finding,
 ) {
-    let (message, reason) = (event_message(finding), finding.reason);
-    let mut reported = apis.recorder.reported();
-    let is_due =
-        reported.is_due_beside_failures(object, controller, reason, &message, clock::now());
-    drop(reported);
-    if is_due {
-        publish_now(apis, controller, object, finding, false);
-    }
+    publish_if_due(apis, controller, object, finding, Reported::is_due_beside_failures);
 }
 
-fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, finding: &Finding) {
+fn publish_if_due(
+    apis: &Apis,
+    controller: &'static str,
+    object: &ObjectReference,
+    finding: &Finding,
+    is_due: fn(&mut Reported, &ObjectReference, &str, Reason, &str, Instant) -> bool,
+) {
     let (message, reason) = (event_message(finding), finding.reason);
     let mut reported = apis.recorder.reported();
-    let is_due = reported.is_due(object, controller, reason, &message, clock::now());
+    let is_due = is_due(&mut reported, object, controller, reason, &message, clock::now());
     drop(reported);
     if is_due {
         publish_now(apis, controller, object, finding, false);

@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use crate::cache::{self, Apis};
-use crate::controllers::{Controller, Outage, Report, Selection};
+use crate::controllers::{Controller, Outage, Progress, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
 use crate::provider::{Urgency, clock, heartbeat, lock};
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Ticks {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
         // A tick with unfinished changes has lasted a whole interval, so the next tick begins at once and continues.
-        let pause = if report.is_unfinished() { Duration::ZERO } else { interval };
+        let pause = if report.has(Progress::Unfinished) { Duration::ZERO } else { interval };
         heartbeat::pause(pause);
         Some(pause)
     }

@@ -97,7 +97,7 @@ pub struct Condition {
 }
 
 /// A reference to an object, e.g. to the object that an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectReference {
     pub kind: &'static str,
     pub name: String,

@@ -325,13 +325,6 @@ impl Outcome {
         }
     }
 
-    /// Drops the changes for which `is_kept` is false.
-    pub fn retain_changes(&mut self, mut is_kept: impl FnMut(&dyn Change) -> bool) {
-        if let Outcome::Change { changes, .. } = self {
-            changes.retain(|change| is_kept(&**change));
-        }
-    }
-
     /// Returns why nothing of the Service is synced.
     pub fn obstacle(&self) -> Option<&Finding> {
         match self {
@@ -414,11 +407,6 @@ impl LoadBalancerPlan {
             found.certificates = Vec::new();
         }
         self
-    }
-
-    /// Returns the name of the load balancer that the change creates, with the source of the name.
-    pub fn new_name(&self) -> Option<&Sourced<String>> {
-        self.outcome.changes().iter().find_map(|change| change.new_name())
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) fn services(view: &View) -> Verdict {
     let mut outcomes = Vec::new();
     for plan in plans {
         let shows = inspect(&plan.service);
-        let blocked = plan.obstacle().map(|finding| reported(Outcome::fail, finding, &shows));
+        let blocked =
+            plan.obstacle.as_ref().map(|finding| reported(Outcome::fail, finding, &shows));
         let warned = plan.warnings().map(|finding| reported(Outcome::warn, finding, &shows));
         let all =
             blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
@@ -207,7 +208,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     let has_writes = plan.has_writes();
     let is_conflict = |finding: &Finding| finding.reason == Reason::PortConflict;
     let (lack, remedy) = match (plan.want, &plan.cloud.found) {
-        _ if plan.obstacle().is_some() => return None,
+        _ if plan.obstacle.is_some() => return None,
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
@@ -236,7 +237,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         ),
         (Want::Remove, _) if has_writes => ("it was deleted, and not all is done", left_to_do()),
         (Want::Ensure, _) if has_writes => {
-            let due = counted(plan.writes(), "change");
+            let due = counted(plan.changes.len(), "change");
             return Some((format!("not as wanted: {due} to be made"), left_to_do()));
         }
         _ => return None,

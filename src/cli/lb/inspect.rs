@@ -95,14 +95,14 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields(plan, is_wide),
-            match plan.obstacle() {
+            match plan.obstacle {
                 None => known.or_unknown("none: nothing is wanted of a load balancer"),
                 Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
             },
         ),
         would_do(
             &plan.description(),
-            match plan.obstacle() {
+            match plan.obstacle {
                 None => known.or_unknown("change nothing"),
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
             },
@@ -114,11 +114,11 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
 
 /// Returns what blocks the Service, then what does not work, then the other findings with warnings first.
 fn findings(plan: &ServicePlan, known: Sides) -> String {
-    let mut texts: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
+    let mut texts: Vec<String> = plan.obstacle.iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
     texts.extend(failed_try(plan).as_deref().map(failed_lines));
     texts.extend(unhealthy(plan));
-    let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
+    let mut others: Vec<&Finding> = plan.findings.iter().collect();
     others.sort_by_key(|finding| finding.severity != Severity::Warning);
     texts.extend(others.into_iter().map(finding));
     texts.concat()
@@ -223,7 +223,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let state = match plan.want {
         Want::Ensure if plan.cloud.outcome.is_released() => "its management has ended",
         Want::Ensure => "wants a load balancer",
-        Want::Remove if plan.is_deletion() || plan.changes().is_empty() => {
+        Want::Remove if plan.is_deletion() || plan.changes_now().next().is_none() => {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",

@@ -5,7 +5,7 @@ use crate::cli::lists::{List, Table};
 use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
-use crate::controllers::service::{ServicePlan, Want};
+use crate::controllers::service::{ServiceChange, ServicePlan, ServiceWrite, Want};
 use crate::provider::{Balancer, Field, Kept, Protocol, ServicePort, clock};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
@@ -102,7 +102,7 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
         }
         Sides::Cloud => without(&[4], cells(plan, is_wide)),
     },
-    name: ServicePlan::name,
+    name: |plan| plan.name(),
 };
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
@@ -142,7 +142,7 @@ fn diff(plan: &ServicePlan) -> String {
         let stays = if plan.has_writes() { "" } else { ", stays" };
         return format!("orphan{stays}");
     }
-    if let Some(obstacle) = plan.obstacle() {
+    if let Some(obstacle) = &plan.obstacle {
         return format!("!{}", obstacle.reason.name());
     }
     if plan.service.left_alone.is_some() {
@@ -150,7 +150,7 @@ fn diff(plan: &ServicePlan) -> String {
     }
     let mut words = match (plan.want, &plan.cloud.found) {
         // The load balancer does not exist any more, or it is protected.
-        (Want::Remove, _) if plan.changes().is_empty() => vec!["finalizer".into()],
+        (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
         // The load balancer stays, but loses everything that it has for this Service.
         (Want::Remove, _) => vec!["release".into()],
@@ -171,12 +171,11 @@ fn diff(plan: &ServicePlan) -> String {
 fn written(plan: &ServicePlan) -> Vec<String> {
     let differing = plan.cloud.fields.iter().filter(|field| field.differs());
     let mut words = Vec::from_iter(differing.map(word).collect::<BTreeSet<_>>());
-    if plan.add_finalizer {
-        words.push("finalizer".into());
-    }
-    if plan.status.is_some() {
-        words.push("status".into());
-    }
+    words.extend(plan.changes.iter().filter_map(|write| match write {
+        ServiceChange::Own(ServiceWrite::AddFinalizer) => Some("finalizer".into()),
+        ServiceChange::Own(ServiceWrite::SetStatus(_)) => Some("status".into()),
+        _ => None,
+    }));
     words
 }
 

@@ -102,7 +102,7 @@ fn plan_and_ask(
     let selection = services.context.or_exit(services.selection())?;
     let plans = services.context.or_exit(services.evaluate(&selection))?;
     let Services { context, controller, .. } = &mut services;
-    let can_t = plans.iter().any(|plan| plan.obstacle().is_some() || !plan.has_writes());
+    let can_t = plans.iter().any(|plan| plan.obstacle.is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
     }

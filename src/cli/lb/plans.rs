@@ -7,7 +7,7 @@ use crate::cli::output::{Exit, Failed, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
-use crate::kube::Service;
+use crate::kube::{SERVICE, Service};
 use crate::provider::PortOwner;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_ENABLED;
 use crate::settings::Command;
@@ -249,7 +249,7 @@ impl Planned for Vec<ServicePlan> {
         let items = self.iter().map(|plan| {
             let (fields, events) = (plan.cloud.fields.iter(), plan.events.as_ref());
             Item {
-                object: plan.is_of_service().then_some(Object(plan)),
+                object: (plan.object.kind == SERVICE).then_some(Object(plan)),
                 cloud: plan.cloud.found.as_ref(),
                 differences: fields.filter(|field| field.differs()).collect(),
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
@@ -263,7 +263,7 @@ impl Planned for Vec<ServicePlan> {
     }
 
     fn proposals(&self) -> Vec<Proposal> {
-        self.iter().map(ServicePlan::proposal).collect()
+        self.iter().map(|plan| plan.proposal()).collect()
     }
 
     fn notes(&self) -> Vec<String> {

@@ -56,22 +56,22 @@ impl Admission {
         let listed = std::mem::take(services);
         self.forget(&listed, now);
         let is_first = !std::mem::replace(&mut self.has_looked, true);
-        let mut changed: Vec<usize> = (0..listed.len()).collect();
-        changed.retain(|place| self.is_changed(&listed[*place], agenda));
+        let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
+        let changed = listed.iter().zip(&mut shown);
+        let mut changed: Vec<_> =
+            changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
         // The Services are sorted so that those that have waited longest come first.
-        changed.sort_by_key(|place| {
-            self.waiting.get(&listed[*place].metadata.uid).copied().unwrap_or(now)
+        changed.sort_by_key(|(service, _)| {
+            self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
         self.rooms.clear();
-        let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
-        for place in changed {
-            let service = &listed[place];
+        for (service, shown) in changed {
             if is_first {
                 self.take(service, None);
-                continue;
+            } else {
+                let has_room = self.enter(&service.metadata.namespace, busy);
+                *shown = self.admit(service, agenda, has_room);
             }
-            let has_room = self.enter(&service.metadata.namespace, busy);
-            shown[place] = self.admit(service, agenda, has_room);
         }
         let mut begin_to_wait = Vec::new();
         for (service, shown) in listed.iter().zip(&shown) {
@@ -176,9 +176,8 @@ impl Admission {
     /// Notes that the plan of the Service has ended. `unfinished` is who pays for the next try, if the Service is tried
     /// again and anybody pays.
     pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
-        let admitted = self.admitted.get_mut(&service.metadata.uid);
-        if let Some(admitted) =
-            admitted.filter(|admitted| !asks_otherwise(&admitted.service, service))
+        if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
+            && !asks_otherwise(&admitted.service, service)
         {
             admitted.payer = unfinished;
             admitted.before = None;
@@ -213,14 +212,13 @@ impl Admission {
             self.take(service, None);
             return false;
         }
-        let Some(known) = self.admitted.get_mut(uid) else {
-            return true;
-        };
-        if asks_otherwise(&known.service, service) || news == News::Changed {
-            return true;
+        match self.admitted.get_mut(uid) {
+            Some(known) if !asks_otherwise(&known.service, service) && news != News::Changed => {
+                known.service = Arc::clone(service);
+                false
+            }
+            _ => true,
         }
-        known.service = Arc::clone(service);
-        false
     }
 
     /// Admits the change when there is room, and returns the changed Service. When there is no room, returns the
@@ -254,29 +252,23 @@ impl Admission {
     }
 
     fn share(&mut self, namespace: &str) -> Arc<Share> {
-        if let Some(share) = self.shares.get(namespace) {
-            return Arc::clone(share);
-        }
-        let share = Arc::new(Share::full(clock::now()));
-        self.shares.insert(namespace.to_owned(), Arc::clone(&share));
-        share
+        let full = || Arc::new(Share::full(clock::now()));
+        Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
     /// Takes one of the places for changes that the namespace has until the next look. Returns `false` when
     /// no place is left.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
-        let room = self.rooms.get(namespace).copied().unwrap_or_else(|| self.room(namespace, busy));
-        self.rooms.insert(namespace.to_owned(), room.saturating_sub(1));
-        room > 0
-    }
-
-    /// Returns how many more changes of this namespace may be taken up now.
-    fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
-        let being_made = busy.iter().filter(is_own).count();
-        let left = calls_left(&share) / CALLS_OF_A_CHANGE;
-        (left.max(0.0) as usize).saturating_sub(being_made)
+        let room = self.rooms.entry(namespace.to_owned()).or_insert_with(|| {
+            let being_made = busy.iter().filter(is_own).count();
+            let left = calls_left(&share) / CALLS_OF_A_CHANGE;
+            (left.max(0.0) as usize).saturating_sub(being_made)
+        });
+        let has_room = *room > 0;
+        *room = room.saturating_sub(1);
+        has_room
     }
 }
 
@@ -360,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_change_without_calls_waits_and_everything_else_goes_on() {
-        let (mut admission, agenda) = (Admission::default(), Agenda::new());
+        let (mut admission, agenda) = (Admission::default(), Agenda::default());
         let first = [service("one", "1", "x"), service("two", "1", "x")];
         let seen = look(&mut admission, &agenda, &first);
         assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
@@ -391,7 +383,7 @@ mod tests {
 
     #[test]
     fn what_failed_waits_with_its_namespace_and_the_oldest_wait_is_the_first_to_end() {
-        let (mut admission, agenda) = (Admission::default(), Agenda::new());
+        let (mut admission, agenda) = (Admission::default(), Agenda::default());
         look(&mut admission, &agenda, &[]);
         let failing = [service("failing", "1", "x")];
         look(&mut admission, &agenda, &failing);
@@ -415,7 +407,7 @@ mod tests {
 
     #[test]
     fn what_is_not_used_is_forgotten() {
-        let (mut admission, agenda) = (Admission::default(), Agenda::new());
+        let (mut admission, agenda) = (Admission::default(), Agenda::default());
         look(&mut admission, &agenda, &[]);
         let one = service("one", "1", "x");
         look(&mut admission, &agenda, &[Arc::clone(&one)]);

@@ -24,6 +24,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when Services are planned, and when orphans are searched.
+#[derive(Default)]
 pub(super) struct Agenda {
     /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, Planned>,
@@ -39,9 +40,9 @@ pub(super) struct Agenda {
     /// finalizer again, another daemon, which has another class or selector, has added it.
     released: HashSet<String>,
     /// When the last comparison of all Services began.
-    compared: Option<Instant>,
+    pub(super) compared: Option<Instant>,
     /// When a load balancer was written to last. A list that was requested before is too old.
-    last_write: Option<Instant>,
+    pub(super) last_write: Option<Instant>,
     /// The start of the last comparison of all Services, when orphans were not searched after it yet.
     orphans_due: Option<Instant>,
     /// The start of a search that found no orphans while there were no Services of ours.
@@ -121,22 +122,6 @@ pub(super) struct Dependencies {
 }
 
 impl Agenda {
-    pub(super) fn new() -> Agenda {
-        Agenda {
-            planned: HashMap::new(),
-            backoff: Backoff::new(),
-            seen: HashMap::new(),
-            dependencies: Dependencies::default(),
-            has_services: true,
-            settled: Lists::default(),
-            released: HashSet::new(),
-            compared: None,
-            last_write: None,
-            orphans_due: None,
-            quiet_since: None,
-        }
-    }
-
     /// Returns the Services to be planned next, among those that Kubernetes showed.
     pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
         let now = clock::now();
@@ -157,13 +142,11 @@ impl Agenda {
         // The Services that are planned at a comparison are compared, too.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
-        let ages = whys.clone().map(|why| why.max_age(scope.period));
+        let ages = whys.clone().map(|why| why.reads(scope.period).max_age);
         let since_write = self.last_write.map(clock::since);
-        let reads = Reads {
-            max_age: ages.chain(since_write).min().unwrap_or(Duration::MAX),
-            urgency: whys.min().map_or(Urgency::CanWait, Why::urgency),
-        };
-        Next { services, reads }
+        let max_age = ages.chain(since_write).min().unwrap_or(Duration::MAX);
+        let urgency = whys.min().map_or(Urgency::CanWait, |why| why.reads(scope.period).urgency);
+        Next { services, reads: Reads { max_age, urgency } }
     }
 
     /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
@@ -203,13 +186,10 @@ impl Agenda {
 
     /// Returns how the Service differs from the Service for which its last plan was made.
     pub(super) fn news(&self, service: &Service) -> News {
+        let version = Some(&service.metadata.resource_version);
         match self.planned.get(&service.metadata.uid) {
             None => News::New,
-            Some(planned)
-                if planned.superseded.as_ref() == Some(&service.metadata.resource_version) =>
-            {
-                News::Old
-            }
+            Some(planned) if planned.superseded.as_ref() == version => News::Old,
             Some(planned) if planned.service == fingerprint(service) => News::Same,
             Some(_) => News::Changed,
         }
@@ -230,8 +210,8 @@ impl Agenda {
     }
 
     /// Whether all Services are to be compared.
-    pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
-        self.compared.is_none_or(|last| now.duration_since(last) >= period)
+    pub(super) fn is_comparison_due(&self, period: Duration) -> bool {
+        self.compared.is_none_or(|last| clock::since(last) >= period)
     }
 
     /// Whether any Services share a load balancer.
@@ -257,8 +237,8 @@ impl Agenda {
         self.planned.retain(|uid, _| self.seen.contains_key(uid));
         self.backoff.keep(|uid| self.seen.contains_key(uid));
         let left_alone = seen.services.iter().filter(|service| service.left_alone.is_some());
-        let left_alone: HashSet<&str> = left_alone.map(|service| &*service.metadata.uid).collect();
-        self.released.retain(|uid| left_alone.contains(uid.as_str()));
+        let uids = left_alone.map(|service| &service.metadata.uid);
+        self.released = uids.filter_map(|uid| self.released.take(uid)).collect();
         self.has_services = seen.services.iter().any(|service| want(service) != Want::Nothing);
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
@@ -325,16 +305,6 @@ impl Agenda {
         }
     }
 
-    /// Takes note of a comparison of all Services that began at `begun`.
-    pub(super) fn compared(&mut self, begun: Instant) {
-        self.compared = Some(begun);
-    }
-
-    /// Takes note that load balancers were written to until this moment.
-    pub(super) fn wrote_load_balancers(&mut self, until: Instant) {
-        self.last_write = Some(until);
-    }
-
     /// Returns the moment since which everything must have been read that a search of orphans uses. `None` when no
     /// search is due. A search is due after a comparison of all Services, which began at `compared`. `is_free` means
     /// that no changes are being made.
@@ -359,24 +329,16 @@ impl Agenda {
 }
 
 impl Why {
-    /// Returns how old the list of load balancers may be. A Service that changed is planned by whatever was read last,
-    /// because everything is read again before a write.
-    fn max_age(self, period: Duration) -> Duration {
-        match self {
-            Why::Asked => Duration::ZERO,
-            Why::Compared => period / 2,
-            Why::Changed | Why::Overtaken | Why::Retried => Duration::MAX,
-        }
-    }
-
-    /// Returns how urgent the calls are. The calls that compare an unchanged Service can be put off. The calls for a
-    /// changed Service can't.
-    fn urgency(self) -> Urgency {
-        match self {
-            Why::Asked => Urgency::Asked,
-            Why::Changed | Why::Overtaken | Why::Retried => Urgency::Changed,
-            Why::Compared => Urgency::CanWait,
-        }
+    /// Returns how the load balancers are read. A Service that changed is planned by whatever was read last, because
+    /// everything is read again before a write. The calls that compare an unchanged Service can be put off. The calls
+    /// for a changed Service can't.
+    fn reads(self, period: Duration) -> Reads {
+        let (max_age, urgency) = match self {
+            Why::Asked => (Duration::ZERO, Urgency::Asked),
+            Why::Changed | Why::Overtaken | Why::Retried => (Duration::MAX, Urgency::Changed),
+            Why::Compared => (period / 2, Urgency::CanWait),
+        };
+        Reads { max_age, urgency }
     }
 }
 
@@ -393,10 +355,7 @@ impl Dependencies {
                 label.hash(&mut of_nodes);
             }
         }
-        let snapshot = apis.load_balancers_last();
-        let snapshot = snapshot.as_deref();
-        let mut others =
-            of_groups(&seen.services, |service| observe::known_group(apis, snapshot, service));
+        let mut others = of_groups(&seen.services, observe::known_group(apis));
         let has_groups = !others.is_empty();
         let with_secrets = seen.services.iter().filter(|_| !seen.tls_secrets.is_empty());
         for service in with_secrets {
@@ -439,12 +398,11 @@ fn of_groups(
         service.hash(hasher);
         uids.push(service.uid);
     }
-    let groups = groups.into_values();
-    let numbers = groups.flat_map(|(hasher, uids)| {
+    let members = groups.into_values().flat_map(|(hasher, uids)| {
         let number = hasher.finish();
         uids.into_iter().map(move |uid| (uid, number))
     });
-    numbers.collect()
+    members.collect()
 }
 
 /// Returns a hash of everything in a Service on which a plan depends.
@@ -490,7 +448,7 @@ mod tests {
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),
-                agenda: Agenda::new(),
+                agenda: Agenda::default(),
                 seen: Seen::default(),
                 nodes: 1,
                 selection: Selection::Due,
@@ -499,7 +457,7 @@ mod tests {
             world.lists(&[service("a", 1, "old"), service("b", 1, "old")]);
             world.plans("a", 1, "old");
             world.plans("b", 1, "old");
-            world.agenda.compared(clock::now());
+            world.agenda.compared = Some(clock::now());
             world
         }
 
@@ -534,8 +492,7 @@ mod tests {
 
         /// Returns the Services that are planned next, how old the list of load balancers may be, and the urgency.
         fn next(&mut self) -> String {
-            let now = clock::now();
-            self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD, now);
+            self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD);
             let next = self.agenda.next(
                 &self.seen,
                 &Scope {
@@ -577,7 +534,7 @@ mod tests {
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[Service::default()]), ""),
         // The process died.
-        ("a new process begins", |it| it.agenda = Agenda::new(), "a Changed, b Changed: 150 s, Changed"),
+        ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // Many changes come.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
@@ -598,7 +555,7 @@ mod tests {
         ("the Service is changed back", |it| { it.plans("a", 2, "new"); it.shows(3, "old"); }, "a Changed: any age, Changed"),
         ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
         ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
-        ("the load balancers were written to since they were listed", |it| { it.agenda.wrote_load_balancers(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
+        ("the load balancers were written to since they were listed", |it| { it.agenda.last_write = Some(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
         // Backoff.
         ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
         ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),

@@ -4,14 +4,14 @@
 //! killed between two writes. The provider reads each certificate again just before its deletion.
 
 use super::admission;
-use super::observe::{self, Settings};
+use super::observe;
 use super::orphans;
-use super::plan::{ServicePlan, Want};
+use super::plan::{ServiceChange, ServicePlan, Want};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
-use crate::provider::{Change, LoadBalancerPlan, Outcome, TlsSecrets, Urgency, calls::counted};
+use crate::provider::{Change, TlsSecrets, Urgency, calls::counted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,24 +43,16 @@ impl Certificates {
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
-        settings: &Settings,
         payers: &[Payer],
         report: &mut Report,
     ) -> Option<ServicePlan> {
         if !std::mem::take(&mut self.is_due) || self.none_exist {
             return None;
         }
-        let find = || find(apis, settings, &self.wanted, Urgency::CanWait);
-        let (found, calls) = counted(find);
+        let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        let unused = match found {
-            Ok(unused) => unused,
-            // The next comparison of all Services finds these certificates.
-            Err(error) => {
-                log::debug!("unused certificates: {error}");
-                return None;
-            }
-        };
+        // After an error, the next comparison of all Services finds these certificates.
+        let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
         let payer = payers.first().map(Payer::of_another);
@@ -71,9 +63,8 @@ impl Certificates {
 
 /// Returns the deletions of certificates that nothing uses now. `wanted` are the contents of the Secrets that all
 /// Services name. `None` when there is no certificate that was uploaded from a Secret, used or not.
-fn find(
+pub(super) fn find(
     apis: &Apis,
-    settings: &Settings,
     wanted: &TlsSecrets,
     urgency: Urgency,
 ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
@@ -81,7 +72,7 @@ fn find(
         return Ok(None);
     };
     let all = observe::all_services(apis, Duration::MAX)?;
-    let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
+    let mut cluster = observe::cluster(apis, &all.value, &[])?;
     // Nothing is deleted without an identity of the cluster.
     if cluster.uid.is_empty() {
         return Ok(Some(Vec::new()));
@@ -91,26 +82,11 @@ fn find(
     unused.map_err(Error::Cloud)
 }
 
-/// Returns the deletions of certificates that a pass over all Services would make now, to show them to a person.
-pub(super) fn propose(
-    apis: &Apis,
-    settings: &Settings,
-    wanted: &TlsSecrets,
-) -> Result<Option<ServicePlan>, Error> {
-    let unused = find(apis, settings, wanted, Urgency::Asked)?;
-    Ok(unused.and_then(plan))
-}
-
 /// Returns a plan with these deletions, whose object is not a Service, so that commands display the deletions like
 /// other plans. `None` when there are no deletions.
-fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
-    let object = ObjectReference {
-        kind: KIND,
-        name: String::new(),
-        namespace: String::new(),
-        uid: String::new(),
-    };
-    let cloud = LoadBalancerPlan { outcome: Outcome::of(deletions), ..LoadBalancerPlan::default() };
-    let plan = ServicePlan::new(object, Arc::default(), Want::Nothing, cloud);
+pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
+    let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
+    let mut plan = ServicePlan::new(object, Arc::default(), Want::Nothing);
+    plan.changes = deletions.into_iter().map(ServiceChange::Cloud).collect();
     plan.has_writes().then_some(plan)
 }

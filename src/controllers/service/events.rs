@@ -23,7 +23,10 @@ const UPDATED: &str = "Updated load balancer with new hosts";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
-    let is_right = plan.cloud.outcome.is_in_order() && !fails(plan) && plan.want == Want::Ensure;
+    let is_right = plan.want == Want::Ensure
+        && plan.cloud.outcome.is_in_order()
+        && plan.changes_now().next().is_none()
+        && !fails(plan);
     // No change was made, so no other event says that the failure is over.
     if is_right && recovered(apis, source(apis), &plan.object) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);

@@ -54,7 +54,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
         for target in &mut targets {
             let server_off = off.get(target.name.as_str()).copied();
             for health in &mut target.health {
-                let is_own = found.is_port_of(health.port, Some(&plan.object.uid));
+                let is_own = found.is_port_of(health.port, Some(&service.uid));
                 if is_own && health.is_unhealthy() {
                     health.cause = Some(match server_off {
                         Some(server) => Cause {

@@ -35,7 +35,7 @@ pub use events::{ago, failed_tries, past_events};
 pub use health::{inspect, trouble};
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
-pub use plan::{ServicePlan, Want, check, want};
+pub use plan::{ServiceChange, ServicePlan, ServiceWrite, Want, check, want};
 pub use sync::ServiceController;
 
 use super::controller::{self, Controller, Progress, Proposal, Selection};
@@ -48,8 +48,8 @@ use crate::metrics::{
     LOAD_BALANCERS_USE,
 };
 use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    SeenHealth, Snapshot, TlsSecrets, Urgency, calls::counted, clock,
+    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancers, SeenHealth, Snapshot,
+    TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
 use agenda::{Agenda, Dependencies, Scope, Why};
@@ -80,7 +80,7 @@ impl Controller for ServiceController {
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let plans = self.evaluate_pass(apis, selection)?;
-        Ok(plans.iter().map(ServicePlan::proposal).collect())
+        Ok(plans.iter().map(|plan| plan.proposal()).collect())
     }
 }
 
@@ -88,7 +88,7 @@ impl ServiceController {
     pub fn new(settings: Settings) -> ServiceController {
         ServiceController {
             management: Management::Usual,
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             admission: Admission::default(),
             executor: Executor::new(NAME),
             queued: Vec::new(),
@@ -110,13 +110,13 @@ impl ServiceController {
         selection: &Selection,
     ) -> Result<Vec<ServicePlan>, Error> {
         let begun = clock::now();
-        let settings = &self.settings;
         let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
-        if settings.delete_orphans {
-            plans.extend(self.orphans(apis, begun)?.into_iter().filter(ServicePlan::has_writes));
+        if self.settings.delete_orphans {
+            plans.extend(self.orphans(apis, begun)?.into_iter().filter(|plan| plan.has_writes()));
         }
         if selection.is_of_all() {
-            plans.extend(certificates::propose(apis, settings, &wanted)?);
+            let unused = certificates::find(apis, &wanted, Urgency::Asked)?;
+            plans.extend(unused.and_then(certificates::plan));
         }
         Ok(plans)
     }
@@ -137,7 +137,7 @@ impl ServiceController {
             return Ok(Default::default());
         }
         let begun = clock::now();
-        let seen = self.look(apis, selection, begun)?;
+        let seen = self.look(apis, selection)?;
         let observed = self.observe_next(apis, selection, &seen, true)?;
         let Some(mut observed) = observed else {
             return Ok((Vec::new(), seen.tls_secrets));
@@ -160,15 +160,13 @@ impl ServiceController {
         apis: &Apis,
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let seen = self.look(apis, &Selection::All, clock::now())?;
+        let seen = self.look(apis, &Selection::All)?;
         let services = seen.services.iter().map(|service| &**service);
         let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
         let plan = |service: &Arc<Service>| {
-            let cloud = LoadBalancerPlan {
-                findings: check(service, manifests, &cluster).unwrap_or_default(),
-                ..LoadBalancerPlan::default()
-            };
-            ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud)
+            let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service));
+            plan.findings = check(service, manifests, &cluster).unwrap_or_default();
+            plan
         };
         Ok(ours(&seen.services).map(plan).collect())
     }
@@ -177,9 +175,8 @@ impl ServiceController {
     /// does not answer.
     pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
         let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
-        let plan = |(balancer, service): (Balancer, String)| {
-            orphans::plan_alone(&service, balancer, LoadBalancerPlan::default())
-        };
+        let plan =
+            |(balancer, service): (Balancer, String)| orphans::plan_alone(&service, balancer);
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
@@ -224,26 +221,28 @@ impl ServiceController {
         let Sync { payers, mut report, mut plans, compared, is_closed, has_written, .. } = sync;
         if for_people {
             // The plans have ended in no particular order, and the lines of each Service should stand together.
-            plans.sort_by_cached_key(ServicePlan::name);
+            plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
-        let compared = compared.filter(|_| !report.has_unreached());
+        let compared = compared.filter(|_| !report.has(Progress::Unreached));
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
             // Orphans are searched after a tick without writes, because the last list of load balancers is usually
             // still right then, so that no call is made for orphans alone.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
-            if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
+            if let Some(begun) =
+                agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
+            {
                 orphans::look_after(apis, settings, begun, &mut report);
                 agenda.searched_orphans(begun, report.orphans);
             }
         }
         let is_settled = report.is_complete() && report.outage.is_none();
         if is_settled && selection.is_of_all() && !is_closed {
-            plans.extend(certificates.delete_unused(apis, settings, &payers, &mut report));
+            plans.extend(certificates.delete_unused(apis, &payers, &mut report));
         }
         (report, plans)
     }
@@ -251,8 +250,7 @@ impl ServiceController {
     /// Returns the plans for load balancers of this cluster whose Service does not exist. The plans rest on data that
     /// were read after `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        let name = &self.settings.cluster_name;
-        let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
+        let found = orphans::find(apis, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
@@ -294,7 +292,7 @@ impl Sync<'_> {
 
     /// Plans for all Services that are due and not being executed, and begins the changes.
     fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
-        let mut seen = self.look_admitted(begun).map_err(|error| {
+        let mut seen = self.look_admitted().map_err(|error| {
             // The state of the cluster is not known, so it is not known either whether changes that take something away
             // are still right.
             self.state.executor.stop(Execution::takes_away);
@@ -337,11 +335,11 @@ impl Sync<'_> {
         // The list of all Services decides whether a Service is above a limit, so a read of that Service alone
         // tells nothing new.
         let is_above =
-            |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle().is_some();
+            |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
             self.leave_as_it_is(plan);
         }
-        self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
+        self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
         // Nothing was written for these Services since `begun`, so their first plans may rest on the same list of load
         // balancers as these proposals.
         let tasks = self.tasks(to_do, begun);
@@ -351,17 +349,17 @@ impl Sync<'_> {
             self.leave_as_it_is(plan);
         }
         planned.map_err(waiting)?;
-        if seen.is_comparison && !self.report.has_unreached() {
-            self.state.agenda.compared(begun);
+        if seen.is_comparison && !self.report.has(Progress::Unreached) {
+            self.state.agenda.compared = Some(begun);
             self.compared = Some(begun);
         }
         Ok(())
     }
 
     /// Reads Services and nodes, without the changes of Services that wait for calls.
-    fn look_admitted(&mut self, now: Instant) -> Result<Seen, Error> {
+    fn look_admitted(&mut self) -> Result<Seen, Error> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
-        let mut seen = state.list(apis, selection, now)?;
+        let mut seen = state.list(apis, selection)?;
         if self.is_limited {
             let busy = state.payers();
             let begin_to_wait = state.admission.look(&mut seen.services, &state.agenda, &busy);
@@ -376,10 +374,8 @@ impl Sync<'_> {
     /// Returns a task for each plan, with the payer of its calls.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
         let admission = &self.state.admission;
-        let snapshot = self.apis.load_balancers_last();
-        let snapshot = snapshot.as_deref();
-        let group = |service: &Service| observe::known_group(self.apis, snapshot, service);
-        let of_groups = admission.payers_of_groups(group);
+        let group = observe::known_group(self.apis);
+        let of_groups = admission.payers_of_groups(&group);
         let task = |plan: ServicePlan| {
             let payer = admission.payer(&plan.service, group(&plan.service), &of_groups);
             let payer = payer.filter(|_| self.is_limited);
@@ -391,8 +387,8 @@ impl Sync<'_> {
 
 impl ServiceController {
     /// Reads Services and what their plans depend on, from Kubernetes alone.
-    fn look(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
-        let mut seen = self.list(apis, selection, now)?;
+    fn look(&self, apis: &Apis, selection: &Selection) -> Result<Seen, Error> {
+        let mut seen = self.list(apis, selection)?;
         self.read_dependencies(apis, selection, &mut seen)?;
         Ok(seen)
     }
@@ -413,15 +409,14 @@ impl ServiceController {
 
     /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
     /// another type now.
-    fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
-        let settings = &self.settings;
-        let period = apis.resync_period(settings.resync_period);
-        let is_comparison = self.agenda.is_comparison_due(period, now);
+    fn list(&self, apis: &Apis, selection: &Selection) -> Result<Seen, Error> {
+        let period = self.settings.resync_period;
+        let is_comparison = self.agenda.is_comparison_due(apis.resync_period(period));
         let (age, from) = self.reads_of_kubernetes(selection);
         let list = apis.load_balancer_services(age, from)?.value;
         let mut known = self.agenda.names();
         if is_comparison || selection.is_explicit() {
-            let all = apis.any_services(settings.resync_period / 2)?;
+            let all = apis.any_services(period / 2)?;
             let metadata = all.value.iter().map(|service| &service.metadata);
             let ours = metadata.filter(|meta| meta.has_our_finalizer);
             known.extend(ours.map(|meta| (meta.namespace.clone(), meta.name.clone())));

@@ -123,8 +123,9 @@ impl Observed {
     ) -> Result<bool, Error> {
         if needs.services {
             let all = all_services(apis, clock::since(since))?;
-            let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
+            let now = cluster(apis, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
+            self.cluster.name = before.name;
             self.cluster.untouched = before.untouched;
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
@@ -162,18 +163,17 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
     balancers.group(&metadata.namespace, &mut metadata.annotations.iter())
 }
 
-/// Returns the key of the Service's group. When `snapshot` shows the load balancer of the group, the key is that
-/// of this load balancer.
-pub(super) fn known_group(
-    apis: &Apis,
-    snapshot: Option<&dyn Snapshot>,
-    service: &Service,
-) -> Option<String> {
-    let key = group(&*apis.provider, service)?;
-    Some(match snapshot {
-        Some(snapshot) => snapshot.known_group(key),
-        None => key,
-    })
+/// Returns a function that returns the key of a Service's group. When the last list shows the load balancer of the
+/// group, the key is that of this load balancer.
+pub(super) fn known_group(apis: &Apis) -> impl Fn(&Service) -> Option<String> {
+    let snapshot = apis.load_balancers_last();
+    move |service| {
+        let key = group(&*apis.provider, service)?;
+        Some(match &snapshot {
+            Some(snapshot) => snapshot.known_group(key),
+            None => key,
+        })
+    }
 }
 
 /// Returns the namespaces and names of the Secrets for which ports of these Services ask.
@@ -256,7 +256,7 @@ pub(super) fn observe(
     // This list may be old, because Services are seldom created or deleted, and only a take-over rests on the list.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
-        cluster: cluster(apis, cluster_name, &all.value, &seen.nodes)?,
+        cluster: cluster(apis, &all.value, &seen.nodes)?,
         nodes: offered(apis, &seen.nodes, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
@@ -266,6 +266,7 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
+    cluster_name.clone_into(&mut observed.cluster.name);
     observed.cluster.untouched = untouched;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
@@ -371,21 +372,20 @@ pub(super) fn not_known(why: &str) -> Error {
 /// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
-    name: &str,
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    let cluster = cluster(apis, name, all, nodes)?;
+    let cluster = cluster(apis, all, nodes)?;
     if cluster.uid.is_empty() {
         return Err(not_known(NO_IDENTITY));
     }
     Ok(cluster)
 }
 
-/// Returns the cluster's identity, its Services and its nodes.
+/// Returns the cluster's identity, its Services and its nodes. The name is left empty, because only plans for Services
+/// need it.
 pub(super) fn cluster(
     apis: &Apis,
-    name: &str,
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
@@ -394,7 +394,6 @@ pub(super) fn cluster(
     let mut cluster = Cluster {
         uid: known.identity,
         former_uids: known.former,
-        name: name.to_owned(),
         service_uids: all.iter().map(|service| service.metadata.uid.clone()).collect(),
         ..Cluster::default()
     };

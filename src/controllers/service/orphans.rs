@@ -7,7 +7,7 @@
 //! balancer itself last.
 
 use super::observe::{self, NAME, Settings};
-use super::plan::{ServicePlan, Want, want};
+use super::plan::{ServiceChange, ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
@@ -16,8 +16,7 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, Orphan, Outcome,
-    Reason, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Kept, Orphan, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -29,7 +28,7 @@ const KIND: &str = "load-balancer";
 /// Returns the load balancers of this cluster whose Service does not exist. `doctor` uses this function, because it
 /// plans nothing. Reads that were made after `begun` are not repeated.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
-    find(apis, "", begun, Duration::MAX, Urgency::Needed)
+    find(apis, begun, Duration::MAX, Urgency::Needed)
 }
 
 /// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. Both are as
@@ -37,7 +36,7 @@ pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> 
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
-    let cluster = observe::known_cluster(apis, "", &all.value, &[])?;
+    let cluster = observe::known_cluster(apis, &all.value, &[])?;
     let kept = snapshot.value.kept(&cluster);
     Ok((cluster, kept))
 }
@@ -46,7 +45,6 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
 /// that were requested after `begun`. An empty result may also rest on answers as old as `age`.
 pub(super) fn find(
     apis: &Apis,
-    name: &str,
     begun: Instant,
     age: Duration,
     urgency: Urgency,
@@ -61,7 +59,7 @@ pub(super) fn find(
         let all = observe::all_services(apis, age)?;
         let wanting = apis.load_balancer_services(age, ReadFrom::Latest)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
-        let cluster = observe::known_cluster(apis, name, &all.value, nodes)?;
+        let cluster = observe::known_cluster(apis, &all.value, nodes)?;
         let orphans = orphans(&**snapshot.value, cluster, &all.value, &wanting.value);
         let is_certain = snapshot.asked >= begun
             && all.asked.min(wanting.asked) >= snapshot.answered
@@ -114,14 +112,13 @@ fn orphans(
 /// Counts and reports the orphans after the daemon has compared all Services. Deletes the orphans when a setting
 /// asks for that.
 pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, report: &mut Report) {
-    let name = &settings.cluster_name;
     let age = apis.resync_period(settings.resync_period) / 2;
-    let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
+    let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
         // Nothing waits for this search, so its error is not reported as a failure.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
-    if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
+    if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {
         left = delete(apis, settings, |_| true, report);
         if report.outage.is_some() {
             return;
@@ -132,7 +129,7 @@ pub(super) fn look_after(apis: &Apis, settings: &Settings, begun: Instant, repor
     LOAD_BALANCERS.set(&["orphaned"], left.len() as f64);
     for mut plan in left {
         if plan.has_writes() {
-            for finding in &mut plan.cloud.findings {
+            for finding in &mut plan.findings {
                 finding.fix = Some("ccm lb sync --delete-orphans deletes it".to_owned());
             }
         }
@@ -153,21 +150,15 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         orphan.made_for(),
         stays.unwrap_or_default()
     );
-    let cloud = LoadBalancerPlan {
-        outcome: Outcome::of(orphan.removal.into_iter().collect()),
-        findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
-        ..LoadBalancerPlan::default()
-    };
-    plan_alone(&orphan.service, orphan.balancer, cloud)
+    let mut plan = plan_alone(&orphan.service, orphan.balancer);
+    plan.warn(Reason::OrphanedLoadBalancer, message);
+    plan.changes.extend(orphan.removal.map(ServiceChange::Cloud));
+    plan
 }
 
 /// Returns a plan whose Service does not exist, so that its load balancer is displayed and deleted like those of other
 /// plans. `service` is the name in the labels of the load balancer.
-pub(super) fn plan_alone(
-    service: &str,
-    balancer: Balancer,
-    cloud: LoadBalancerPlan,
-) -> ServicePlan {
+pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
     let mut of = Service::default();
     let (namespace, name) = service.split_once('.').unwrap_or(("", service));
     of.metadata.namespace = namespace.to_owned();
@@ -178,17 +169,12 @@ pub(super) fn plan_alone(
         namespace: String::new(),
         uid: balancer.id.to_string(),
     };
-    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud);
+    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing);
     plan.cloud.found = Some(balancer);
     plan
 }
 
 impl ServicePlan {
-    /// Whether the plan is about a Service, and not about an orphan or about certificates that Services left behind.
-    pub fn is_of_service(&self) -> bool {
-        self.object.kind == "Service"
-    }
-
     /// Whether the plan is about a load balancer that no Service wants. In this case, `service` is what the labels of
     /// the load balancer say.
     pub fn is_orphan(&self) -> bool {
@@ -275,7 +261,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
             "the Service default/kubernetes is not there: what else may be missing is not known",
         ));
     }
-    let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
+    let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;
+    name.clone_into(&mut cluster.name);
     cluster.groups = observe::groups(&*apis.provider, services.iter().map(|service| &**service));
     let plans = of.iter().map(|service| snapshot.value.plan(service, &[], &cluster));
     let taken: HashSet<u64> = plans.filter_map(|plan| Some(plan.found?.id)).collect();

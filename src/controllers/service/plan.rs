@@ -1,16 +1,17 @@
 //! Plans what should be done for Services, as a pure function of what both APIs say.
 
 use super::observe::{self, Management, NO_IDENTITY, Observed};
-use crate::controllers::controller::Proposal;
+use crate::controllers::Plan;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    self, Applied, Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan,
-    Needs, Outcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, Write, heartbeat,
+    Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan, Needs, Outcome,
+    Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, Write, heartbeat,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// The wish of a Service that this controller fulfils.
@@ -27,29 +28,51 @@ pub enum Want {
     Nothing,
 }
 
-/// The plan for one Service.
+/// The writes for one Service, to the Service itself and in the cloud, and the facts on which they rest.
 #[derive(Debug)]
 pub struct ServicePlan {
-    pub object: ObjectReference,
+    plan: Plan<ServiceChange>,
     pub service: Arc<Service>,
     pub want: Want,
-    /// The plan in the cloud. It is empty for `Want::Nothing`.
+    /// What else the plan in the cloud says. Its findings, its changes and the status are taken out of it.
     pub cloud: LoadBalancerPlan,
-    /// Whether our finalizer is added to the Service before anything is created for it.
-    pub add_finalizer: bool,
-    /// The status that the Service must get. `None` when its status is right.
-    pub status: Option<Vec<Ingress>>,
-    /// The controller's own findings. Those of the provider are in `cloud`.
-    pub findings: Vec<Finding>,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
     /// The last events, the newest first. They are read for an inspection only.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
+impl Deref for ServicePlan {
+    type Target = Plan<ServiceChange>;
+
+    fn deref(&self) -> &Plan<ServiceChange> {
+        &self.plan
+    }
+}
+
+impl DerefMut for ServicePlan {
+    fn deref_mut(&mut self) -> &mut Plan<ServiceChange> {
+        &mut self.plan
+    }
+}
+
+/// One write in the plan for a Service.
+#[derive(Debug)]
+pub enum ServiceChange {
+    /// A write to the Service itself.
+    Own(ServiceWrite),
+    /// A change in the cloud.
+    Cloud(Box<dyn Change>),
+    /// A change that takes the Service off a load balancer. Unless the plan begins with it, it is made only after all
+    /// other writes were made and a new plan was made.
+    Leave(Box<dyn Change>),
+    /// The addition of the Service's ports to a load balancer that is created for another Service. People see it.
+    AddToNew(AddToNew),
+}
+
 /// One write to a Service itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ServiceWrite {
+pub enum ServiceWrite {
     /// The finalizer is added before anything is created for the Service.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
@@ -90,8 +113,7 @@ pub(super) fn plan_for(
         Want::Release if is_begun => Want::Nothing,
         want => want,
     };
-    let cloud = LoadBalancerPlan::default();
-    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
+    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want);
     if observed.waiting.contains(&service.metadata.uid) {
         plan.findings.push(waiting(service));
     }
@@ -104,26 +126,22 @@ pub(super) fn plan_for(
     }
     let for_cloud = service.for_cloud();
     let (nodes, cluster) = (&observed.nodes, &observed.cluster);
-    match plan.want {
-        Want::Nothing => return plan,
-        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, cluster),
-        Want::Release if !is_end => {}
-        Want::Release => plan.cloud = snapshot.plan_release(&for_cloud, cluster),
-        Want::Ensure => {
-            plan.ensure(match observed.management {
-                Management::Begins(id) => snapshot.plan_adoption(id, &for_cloud, nodes, cluster),
-                _ => snapshot.plan(&for_cloud, nodes, cluster),
-            });
-            if nodes.is_empty() {
-                let why = "There are no available nodes for LoadBalancer";
-                let without_nodes = Finding::warning(Reason::UnAvailableLoadBalancer, why);
-                plan.findings.push(without_nodes);
-            }
+    let cloud = match (plan.want, observed.management) {
+        (Want::Nothing, _) => return plan,
+        (Want::Remove, _) => snapshot.plan_removal(&for_cloud, cluster),
+        (Want::Release, Management::Ends) => snapshot.plan_release(&for_cloud, cluster),
+        (Want::Release, _) => std::mem::take(&mut plan.cloud),
+        (Want::Ensure, Management::Begins(id)) => {
+            snapshot.plan_adoption(id, &for_cloud, nodes, cluster)
         }
+        (Want::Ensure, _) => snapshot.plan(&for_cloud, nodes, cluster),
+    };
+    if plan.want == Want::Ensure && nodes.is_empty() {
+        let why = "There are no available nodes for LoadBalancer";
+        plan.warn(Reason::UnAvailableLoadBalancer, why);
     }
-    if cluster.uid.is_empty() {
-        plan = plan.without_identity();
-    }
+    let lacks_identity = cluster.uid.is_empty();
+    plan.take_over(if lacks_identity { without_identity(cloud, plan.want) } else { cloud });
     let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
     plan.cloud.needs.servers |= is_begun;
@@ -218,17 +236,11 @@ fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     }
 }
 
-/// A change that adds the ports of a Service to a load balancer after another Service of the group has created it.
+/// The addition of the ports of a Service to a load balancer after another Service of the group has created it.
 #[derive(Debug)]
-struct AddToNew {
+pub struct AddToNew {
     name: String,
     created_for: String,
-}
-
-impl Change for AddToNew {
-    fn apply(&self) -> Result<Applied, provider::Error> {
-        Ok(Applied::Overtaken)
-    }
 }
 
 impl Write for AddToNew {
@@ -260,23 +272,27 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let group = observe::group(provider, &plan.service);
         let is_shared = group.is_some();
         if let Some(id) = plan.cloud.found.as_ref().map(|found| found.id).filter(|_| is_shared) {
-            let outcome = &mut plan.cloud.outcome;
-            outcome.retain_changes(|change| changed.insert((id, change.json().to_string())));
+            plan.changes.retain(|write| match write {
+                ServiceChange::Cloud(_) => changed.insert((id, write.json().to_string())),
+                _ => true,
+            });
         }
-        if let Some((group, new)) = group.zip(plan.cloud.new_name()) {
+        if let Some((group, new)) = group.zip(plan.new_name()) {
             let new = new.value.clone();
             let first = created.entry((group, new.clone())).or_insert(name.clone());
             if *first != name {
                 let add = AddToNew { name: new, created_for: first.clone() };
-                plan.cloud.outcome = Outcome::of(vec![Box::new(add)]);
+                let place = usize::from(plan.first_write().is_some());
+                plan.changes.retain(|write| matches!(write, ServiceChange::Own(_)));
+                plan.changes.insert(place, ServiceChange::AddToNew(add));
                 continue;
             }
         }
-        let new = plan.cloud.new_name();
-        let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
+        let new = plan.new_name();
         // A second Service without an annotation gets another name by itself.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
-        let may_change = plan.cloud.new_name().is_some_and(is_default);
+        let may_change = new.is_some_and(is_default);
+        let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
         let found = plan.cloud.found.as_ref();
         let found =
             found.map(|balancer| (String::new(), format!("{} ({})", balancer.name, balancer.id)));
@@ -320,31 +336,46 @@ impl Want {
 }
 
 impl ServicePlan {
-    pub(super) fn new(
-        object: ObjectReference,
-        service: Arc<Service>,
-        want: Want,
-        cloud: LoadBalancerPlan,
-    ) -> ServicePlan {
+    pub(super) fn new(object: ObjectReference, service: Arc<Service>, want: Want) -> ServicePlan {
         ServicePlan {
-            object,
+            plan: Plan::new(object, &service.metadata.resource_version),
             service,
             want,
-            cloud,
-            add_finalizer: false,
-            status: None,
-            findings: Vec::new(),
+            cloud: LoadBalancerPlan::default(),
             made: Vec::new(),
             events: None,
         }
     }
 
     /// Takes over the plan in the cloud, and adds what the Service itself gets.
-    fn ensure(&mut self, cloud: LoadBalancerPlan) {
-        let is_synced = matches!(cloud.outcome, Outcome::Change { .. });
-        self.add_finalizer = is_synced && !self.service.has_our_finalizer();
+    fn take_over(&mut self, mut cloud: LoadBalancerPlan) {
+        let has_finalizer = self.service.has_our_finalizer();
         let has = &self.service.status.load_balancer.ingress;
-        self.status = cloud.status.clone().filter(|wanted| wanted != has);
+        let status = cloud.status.take();
+        let outcome = &mut cloud.outcome;
+        let (first, last) = match self.want {
+            Want::Ensure => {
+                let is_synced = matches!(outcome, Outcome::Change { .. });
+                let first = (is_synced && !has_finalizer).then_some(ServiceWrite::AddFinalizer);
+                (first, status.filter(|status| status != has).map(ServiceWrite::SetStatus))
+            }
+            // The finalizer and the status of a Service that ends stay until nothing is in the way.
+            _ if outcome.obstacle().is_some() => (None, None),
+            Want::Remove => {
+                let empties_status = status.is_none();
+                let first = status.filter(|_| !has.is_empty()).map(ServiceWrite::SetStatus);
+                (first, Some(ServiceWrite::RemoveFinalizer { empties_status }))
+            }
+            Want::Release => (None, has_finalizer.then_some(ServiceWrite::EndManagement)),
+            Want::Nothing => (None, None),
+        };
+        let mut all: Vec<ServiceChange> = first.into_iter().map(ServiceChange::Own).collect();
+        all.extend(outcome.take_changes().into_iter().map(ServiceChange::Cloud));
+        all.extend(last.map(ServiceChange::Own));
+        all.extend(outcome.take_leaves().into_iter().map(ServiceChange::Leave));
+        self.obstacle = outcome.obstacle().cloned();
+        self.findings.append(&mut cloud.findings);
+        self.changes = all;
         self.cloud = cloud;
     }
 
@@ -357,15 +388,14 @@ impl ServicePlan {
         obstacle: Finding,
         for_people: bool,
     ) {
-        self.cloud = std::mem::take(&mut self.cloud).refuse(obstacle);
+        let mut cloud = std::mem::take(&mut self.cloud).refuse(obstacle);
         if self.want == Want::Ensure {
             let (for_cloud, cluster) = (self.service.for_cloud(), &observed.cluster);
             let found = for_people.then(|| snapshot.left_on(&for_cloud, cluster));
-            self.cloud.found = found.flatten();
-            let status = snapshot.status_by_proxy(&for_cloud, cluster);
-            let has = &self.service.status.load_balancer.ingress;
-            self.status = status.filter(|wanted| wanted != has);
+            cloud.found = found.flatten();
+            cloud.status = snapshot.status_by_proxy(&for_cloud, cluster);
         }
+        self.take_over(cloud);
     }
 
     /// Leaves the load balancer as it is, with our labels. By these labels, the Service gets the load balancer back
@@ -389,131 +419,52 @@ impl ServicePlan {
         }
     }
 
-    /// Returns a name such as `service/default/web`, or `load-balancer/front` for a load balancer that
-    /// no Service wants.
-    pub fn name(&self) -> String {
-        self.object.for_people()
-    }
-
     /// Whether the Service is planned on fresh data now. Fresh data are used for every Service with something to write.
     /// They are also used for a blocked Service, because the obstacle may be gone, for an unfinished Service, because
     /// what was missing in the cloud may exist by now, and for a released Service, because it may have been adopted.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
-            || self.obstacle().is_some()
+            || self.obstacle.is_some()
             || outcome.is_unfinished()
             || outcome.is_released()
     }
 
-    /// Whether there is anything to write to either API.
-    pub fn has_writes(&self) -> bool {
-        self.each_write(|_| ()).next().is_some()
-    }
-
-    /// Returns how many writes the plan holds.
-    pub fn writes(&self) -> usize {
-        self.each_write(|_| ()).count()
-    }
-
-    /// Whether the changes that take the Service off load balancers are made now, because no other change and no write
-    /// has to be made before. Only then do the labels of the new load balancer say which Services use it.
-    fn leaves_now(&self) -> bool {
-        self.cloud.outcome.changes().is_empty()
-            && self.first_write().is_none()
-            && self.last_write().is_none()
-    }
-
-    /// Returns the changes in the cloud that are made now.
-    pub fn changes(&self) -> &[Box<dyn Change>] {
-        if self.leaves_now() {
-            return self.cloud.outcome.leaves();
-        }
-        self.cloud.outcome.changes()
-    }
-
-    /// Returns the changes that take the Service off load balancers and must be made later, after all other changes
-    /// were made and a new plan was made. The list is empty when these changes are made now.
-    pub(super) fn leaves(&self) -> &[Box<dyn Change>] {
-        if self.leaves_now() {
-            return &[];
-        }
-        self.cloud.outcome.leaves()
-    }
-
     /// Returns the write to the Service that is made before the changes in the cloud.
-    pub(super) fn first_write(&self) -> Option<ServiceWrite> {
-        let has_status = !self.service.status.load_balancer.ingress.is_empty();
-        match self.want {
-            Want::Remove if self.empties_status_first() && has_status => {
-                Some(ServiceWrite::SetStatus(Vec::new()))
+    pub(super) fn first_write(&self) -> Option<&ServiceWrite> {
+        match self.changes.first()? {
+            ServiceChange::Own(write @ ServiceWrite::AddFinalizer) => Some(write),
+            ServiceChange::Own(write) if self.want == Want::Remove && !write.ends_management() => {
+                Some(write)
             }
-            _ => self.add_finalizer.then_some(ServiceWrite::AddFinalizer),
+            _ => None,
         }
     }
 
-    /// Returns the write to the Service that is made after the changes in the cloud.
-    pub(super) fn last_write(&self) -> Option<ServiceWrite> {
-        match self.want {
-            Want::Remove if self.obstacle().is_none() => {
-                Some(ServiceWrite::RemoveFinalizer { empties_status: !self.empties_status_first() })
-            }
-            Want::Release if self.obstacle().is_none() => {
-                let has = self.service.has_our_finalizer();
-                has.then_some(ServiceWrite::EndManagement)
-            }
-            _ => self.status.clone().map(ServiceWrite::SetStatus),
-        }
-    }
-
-    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().chain(&self.cloud.findings).chain(self.obstacle())
-    }
-
-    /// Returns the finding because of which nothing of the Service is synced, if there is such a finding.
-    pub fn obstacle(&self) -> Option<&Finding> {
-        self.cloud.outcome.obstacle()
-    }
-
-    /// Whether the status of a Service that ends is emptied before the first change in the cloud.
-    fn empties_status_first(&self) -> bool {
-        self.want == Want::Remove && self.cloud.status.is_some()
-    }
-
-    /// Returns the findings of severity `Warning`, which an operator should know although they block nothing.
-    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
-        let all = self.findings.iter().chain(&self.cloud.findings);
-        all.filter(|finding| finding.severity == Severity::Warning)
+    /// Returns the changes in the cloud that are made now. Those that take the Service off load balancers are made now
+    /// when no other change, and no status, has to be written before. Only then do the labels of the new load balancer
+    /// say which Services use it.
+    pub fn changes_now(&self) -> impl Iterator<Item = &dyn Change> {
+        let now = &self.changes[usize::from(self.first_write().is_some())..];
+        let leaves = matches!(now, [ServiceChange::Leave(_), ..]);
+        now.iter().map_while(move |write| match write {
+            ServiceChange::Cloud(change) if !leaves => Some(&**change),
+            ServiceChange::Leave(change) if leaves => Some(&**change),
+            _ => None,
+        })
     }
 
     /// Whether the load balancer is deleted, and not only released.
     pub fn is_deletion(&self) -> bool {
-        self.changes().iter().any(|change| change.kind() == ChangeKind::Removal)
+        self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }
 
-    /// Describes every write in words, in the order in which they would be made.
-    pub fn description(&self) -> Description {
-        self.each_write(|write| write.description()).collect()
-    }
-
-    /// Returns all writes as JSON, in the order in which they would be made.
-    pub fn json(&self) -> Vec<Value> {
-        self.each_write(|write| write.json()).collect()
-    }
-
-    fn each_write<T>(&self, form: fn(&dyn Write) -> T) -> impl Iterator<Item = T> {
-        let own = move |write: Option<ServiceWrite>| write.map(|write| form(&write)).into_iter();
-        let cloud = move |changes: &[Box<dyn Change>]| -> Vec<T> {
-            changes.iter().map(|change| form(&**change)).collect()
-        };
-        own(self.first_write())
-            .chain(cloud(self.changes()))
-            .chain(own(self.last_write()))
-            .chain(cloud(self.leaves()))
-    }
-
-    pub fn proposal(&self) -> Proposal {
-        Proposal::new(&self.object, self.description(), self.obstacle())
+    /// Returns the name of the load balancer that the plan creates, with the source of the name.
+    pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
+        self.changes.iter().find_map(|write| match write {
+            ServiceChange::Cloud(change) => change.new_name(),
+            _ => None,
+        })
     }
 
     /// Whether the status of the Service says that there is a load balancer, and none can be found.
@@ -526,7 +477,7 @@ impl ServicePlan {
     /// Whether `rests_on_project` may become true after everything that the plan needs was read.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
-        !cloud.carries_uid && (self.obstacle().is_none() || cloud.needs.services)
+        !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
     }
 
     /// Whether there is no load balancer with the UID of the Service, and none with one of its addresses that could be
@@ -540,43 +491,64 @@ impl ServicePlan {
         };
         let is_let_go = self.service.has_our_finalizer() || !status.is_empty();
         (self.want == Want::Ensure || self.want != Want::Nothing && is_let_go)
-            && self.obstacle().is_none()
+            && self.obstacle.is_none()
             && !self.cloud.carries_uid
             && !found.any(is_shown)
     }
 
-    /// Removes the changes that must not be made while the cluster's identity is not known. Nothing is created, because
-    /// a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
-    /// belong to another cluster. A load balancer that carries the UID of its Service is still synced.
-    fn without_identity(mut self) -> ServicePlan {
-        if self.want == Want::Nothing || self.obstacle().is_some() {
-            return self;
-        }
-        let held = |then: &str| {
-            let message = format!("{NO_IDENTITY}; {then}");
-            Finding::warning(self.want.failed(), message)
-        };
-        if self.want == Want::Ensure && self.cloud.carries_uid {
-            let why = held("until then nothing is created or deleted");
-            self.cloud = self.cloud.without_identity(why);
-        } else {
-            self.refuse(held("until then nothing is done for this Service"));
-        }
-        self
-    }
-
     pub(super) fn refuse(&mut self, obstacle: Finding) {
-        self.cloud = std::mem::take(&mut self.cloud).refuse(obstacle);
-        self.add_finalizer = false;
-        self.status = None;
+        self.changes.clear();
+        self.obstacle = Some(obstacle);
+        self.cloud.outcome = Outcome::default();
     }
 
-    /// Removes the changes that are made now from the plan, and returns them.
+    /// Removes the changes in the cloud that are made now from a plan whose first write was made, and returns them.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
-        if self.leaves_now() {
-            return self.cloud.outcome.take_leaves();
+        let count = self.changes_now().count();
+        let now = self.changes.drain(..count);
+        now.filter_map(|write| match write {
+            ServiceChange::Cloud(change) | ServiceChange::Leave(change) => Some(change),
+            ServiceChange::Own(_) | ServiceChange::AddToNew(_) => None,
+        })
+        .collect()
+    }
+}
+
+/// Removes the changes that must not be made while the cluster's identity is not known. Nothing is created, because
+/// a created object would later seem to belong to another cluster. Nothing is deleted, because the object may
+/// belong to another cluster. A load balancer that carries the UID of its Service is still synced.
+fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
+    let held = |then: &str| Finding::warning(want.failed(), format!("{NO_IDENTITY}; {then}"));
+    if cloud.outcome.obstacle().is_some() {
+        cloud
+    } else if want == Want::Ensure && cloud.carries_uid {
+        cloud.without_identity(held("until then nothing is created or deleted"))
+    } else {
+        cloud.refuse(held("until then nothing is done for this Service"))
+    }
+}
+
+impl ServiceChange {
+    fn write(&self) -> &dyn Write {
+        match self {
+            ServiceChange::Own(write) => write,
+            ServiceChange::Cloud(change) | ServiceChange::Leave(change) => &**change,
+            ServiceChange::AddToNew(add) => add,
         }
-        self.cloud.outcome.take_changes()
+    }
+}
+
+impl Write for ServiceChange {
+    fn word(&self) -> &'static str {
+        self.write().word()
+    }
+
+    fn description(&self) -> Description {
+        self.write().description()
+    }
+
+    fn json(&self) -> Value {
+        self.write().json()
     }
 }
 
@@ -635,7 +607,9 @@ fn addresses(status: &[Ingress]) -> String {
 mod tests {
     use super::*;
     use crate::provider::clock::{self, Simulation};
-    use crate::provider::{Balancer, Kept, OfferedNode, Orphan, SeenHealth, ShownCertificate};
+    use crate::provider::{
+        self, Balancer, Kept, OfferedNode, Orphan, SeenHealth, ShownCertificate,
+    };
     use std::cell::Cell;
     use std::io;
     use std::rc::Rc;

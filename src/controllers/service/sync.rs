@@ -11,7 +11,7 @@ use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
 use super::observe::{self, Management, NAME, Observed, Seen, Settings};
-use super::plan::{self, ServicePlan, ServiceWrite, Want};
+use super::plan::{self, ServiceChange, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
@@ -19,8 +19,7 @@ use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, Reason, Write, calls::counted, clock,
-    without_correlations,
+    ChangeKind, Claim, ErrorKind, Finding, Write, calls::counted, clock, without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -43,7 +42,7 @@ pub struct ServiceController {
     pub(super) executor: Executor<Work>,
     /// The Services that wait for the end of an execution, because the execution claims the load balancer or the
     /// name that they want.
-    pub(super) queued: Vec<Queued>,
+    pub(super) queued: Vec<Task>,
     pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
     pub(super) outages: Outages,
@@ -95,6 +94,8 @@ pub(super) struct Task {
     overtaken: Option<String>,
     /// Every write that was made, for programs.
     made: Vec<Value>,
+    /// The execution for whose end a queued Service waits.
+    waits_for: Option<u64>,
 }
 
 /// The subject of an execution of changes.
@@ -110,18 +111,11 @@ pub(super) struct Work {
 /// The plans, and the facts on which they rest. The facts are `None` when none of the Services exists any more.
 type Plans = (Option<Arc<Observed>>, Vec<ServicePlan>);
 
-/// A Service that waits for the end of an execution, because the execution claims the load balancer or the name that
-/// the Service wants.
-pub(super) struct Queued {
-    task: Task,
-    execution: u64,
-}
-
 impl ServiceController {
     /// Returns the Services whose changes are being made, or wait for the changes of another Service.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
-        executed.chain(self.queued.iter().map(|queued| &queued.task))
+        executed.chain(&self.queued)
     }
 
     /// Returns the UIDs of the Services whose changes are being made, or wait for the changes of another Service.
@@ -152,7 +146,7 @@ impl ServiceController {
         };
         self.executor
             .stop(|execution| is_stale(execution.subject.task.uid(), execution.takes_away()));
-        self.queued.retain(|queued| !is_stale(queued.task.uid(), false));
+        self.queued.retain(|task| !is_stale(task.uid(), false));
     }
 }
 
@@ -165,12 +159,12 @@ impl Sync<'_> {
             if over.is_empty() {
                 return;
             }
-            let is_free =
-                |queued: &mut Queued| over.iter().any(|execution| execution.id == queued.execution);
-            let free: Vec<Queued> = self.state.queued.extract_if(.., is_free).collect();
+            let ended: HashSet<u64> = over.iter().map(|execution| execution.id).collect();
+            let is_free = |task: &mut Task| task.waits_for.is_some_and(|id| ended.contains(&id));
+            let free: Vec<Task> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
-            let free = free.into_iter().map(|queued| Task { since, ..queued.task });
-            self.state.agenda.wrote_load_balancers(since);
+            let free = free.into_iter().map(|task| Task { since, ..task });
+            self.state.agenda.last_write = Some(since);
             self.has_written = true;
             let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
@@ -200,13 +194,8 @@ impl Sync<'_> {
             for payer in admission::different(payers) {
                 payer.share.charge_reads(calls, clock::now());
             }
-            tasks = match planned {
-                Ok(plans) => self.begin(tasks, plans),
-                Err(error) => {
-                    self.leave(&tasks);
-                    return Err(error);
-                }
-            };
+            let plans = planned.inspect_err(|_| self.leave(&tasks))?;
+            tasks = self.begin(tasks, plans);
         }
     }
 
@@ -356,13 +345,13 @@ impl Sync<'_> {
             // Two Services may want one load balancer that no Service owns. The first Service gets the load balancer,
             // and the second is planned again after that.
             let claims = claims(&plan);
-            let others = claims.iter().filter_map(|claim| claimed.get(claim));
-            if let Some(execution) = others.min().copied() {
-                self.state.queued.push(Queued { task, execution });
+            task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
+            if task.waits_for.is_some() {
+                self.state.queued.push(task);
                 continue;
             }
             events::findings(self.apis, &plan);
-            if let Some(obstacle) = plan.obstacle().cloned() {
+            if let Some(obstacle) = plan.obstacle.clone() {
                 self.blocked(task, plan, &obstacle);
             } else if self.is_closed {
                 self.leave(&[task]);
@@ -386,13 +375,14 @@ impl Sync<'_> {
     /// task when the Service has to be planned again.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
-        match self.write(plan.first_write(), task, plan) {
-            Ok(true) => {}
-            Ok(false) => return Some(work.task),
-            Err(error) => return self.not_written(work.task, work.plan, &error),
+        if plan.first_write().is_some() {
+            match self.write(task, plan) {
+                Ok(true) => {}
+                Ok(false) => return Some(work.task),
+                Err(error) => return self.not_written(work.task, work.plan, &error),
+            }
         }
-        plan.add_finalizer = false;
-        if plan.changes().is_empty() {
+        if plan.changes_now().next().is_none() {
             return self.finish(work.task, work.plan);
         }
         self.has_written = true;
@@ -444,7 +434,7 @@ impl Sync<'_> {
             && !plan.cloud.outcome.moves()
         {
             let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
-            let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
+            let is_in_order = plan.obstacle.is_none() && plan.changes_now().next().is_none();
             in_order = is_in_order.then_some(plan);
         }
         if let Some(plan) = &in_order {
@@ -487,23 +477,22 @@ impl Sync<'_> {
 
     /// Ends a Service of which nothing is synced. Only its addresses may get another mode.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
-        match self.write(plan.last_write(), &mut task, &mut plan) {
-            Ok(_) => plan.status = None,
-            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        if let Err(error) = self.write(&mut task, &mut plan) {
+            log::debug!("{}: status not written: {error}", plan.name());
         }
-        let why = obstacle.text().into_owned();
-        self.fail(task, plan, why, Some(obstacle.reason));
+        self.report.fail(plan.name(), obstacle.text().into_owned(), Some(obstacle.reason));
+        self.ended(task, plan, true);
     }
 
     /// Ends a Service of which the cloud refused some changes. The address is there, so the status is written all the
     /// same, unless another load balancer serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
-        let status = plan.last_write();
-        let status = status.filter(|_| !plan.cloud.outcome.moves());
-        match self.write(status, &mut task, &mut plan) {
-            Ok(_) => plan.status = None,
-            Err(error) if error.is_not_found() => task.warn_of_leftover(),
-            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        if !plan.cloud.outcome.moves() {
+            match self.write(&mut task, &mut plan) {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => task.warn_of_leftover(),
+                Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+            }
         }
         self.failed(task, plan, why)
     }
@@ -512,7 +501,7 @@ impl Sync<'_> {
     /// be planned again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
-        match self.write(plan.last_write(), &mut task, &mut plan) {
+        match self.write(&mut task, &mut plan) {
             Ok(true) => {}
             Ok(false) => return Some(task),
             Err(error) => return self.not_written(task, plan, &error),
@@ -520,7 +509,7 @@ impl Sync<'_> {
         if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
         }
-        if !plan.leaves().is_empty() {
+        if plan.has_writes() {
             return Some(task);
         }
         let progress = Progress::in_order(task.has_changed);
@@ -529,28 +518,23 @@ impl Sync<'_> {
         None
     }
 
-    /// Makes a write of the plan to the Service itself, if there is one. Returns `false` when what the plan rests on
+    /// Makes the next write of the plan if it is one to the Service itself. Returns `false` when what the plan rests on
     /// changed in the meantime.
-    fn write(
-        &mut self,
-        write: Option<ServiceWrite>,
-        task: &mut Task,
-        plan: &mut ServicePlan,
-    ) -> Result<bool, kube::Error> {
-        let Some(write) = write else {
+    fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, kube::Error> {
+        let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
         };
         let kube = &self.apis.kube;
         let meta = &plan.service.metadata;
         let written = retry_on_conflict(|is_first| {
             if is_first {
-                return patched(kube, &plan.service, &write).map(Some);
+                return patched(kube, &plan.service, write).map(Some);
             }
             let planned = agenda::fingerprint(&plan.service);
             let now = kube.service(&meta.namespace, &meta.name)?;
             let now = now
                 .filter(|now| now.metadata.uid == meta.uid && agenda::fingerprint(now) == planned);
-            now.map(|now| patched(kube, &now, &write)).transpose()
+            now.map(|now| patched(kube, &now, write)).transpose()
         })?;
         let Some(service) = written else {
             return Ok(false);
@@ -563,6 +547,7 @@ impl Sync<'_> {
         self.state.agenda.written(&service);
         task.service = Arc::clone(&service);
         plan.service = service;
+        plan.changes.remove(0);
         Ok(true)
     }
 
@@ -571,11 +556,11 @@ impl Sync<'_> {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
         let task = Task::new(Arc::clone(&plan.service), None, clock::now());
-        if let Some(obstacle) = plan.obstacle().cloned() {
-            return self.blocked(task, plan, &obstacle);
+        if let Some(obstacle) = plan.obstacle.clone() {
+            self.blocked(task, plan, &obstacle);
+        } else {
+            self.finish(task, plan);
         }
-        self.report.note(plan.name(), Progress::Unchanged);
-        self.ended(task, plan, false);
     }
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) -> Option<Task> {
@@ -594,14 +579,9 @@ impl Sync<'_> {
         if !self.is_closed {
             events::failed(self.apis, &plan.object, reason, &why);
         }
-        let finding = (!self.is_closed).then_some(reason);
-        self.fail(task, plan, why, finding);
-        None
-    }
-
-    fn fail(&mut self, task: Task, plan: ServicePlan, why: String, finding: Option<Reason>) {
-        self.report.fail(plan.name(), why, finding);
+        self.report.fail(plan.name(), why, (!self.is_closed).then_some(reason));
         self.ended(task, plan, true);
+        None
     }
 
     /// Notes the end of a Service in this tick. When the Service failed, or waits for something in the cloud, the
@@ -674,6 +654,7 @@ impl Task {
             has_changed: false,
             overtaken: None,
             made: Vec::new(),
+            waits_for: None,
         }
     }
 
@@ -709,7 +690,7 @@ fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let cloud = &plan.cloud;
     let found = cloud.found.iter().map(|balancer| Claim::Id(balancer.id));
-    let name = cloud.new_name().map(|name| Claim::Name(name.value.clone()));
+    let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
     cloud.claims.iter().cloned().chain(found).chain(name).collect()
 }
 
@@ -718,7 +699,7 @@ fn by_uid(services: &[Arc<Service>]) -> HashMap<&str, &Arc<Service>> {
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {
-    let mut kinds = plan.changes().iter().map(|change| change.kind());
+    let mut kinds = plan.changes_now().map(|change| change.kind());
     let first = kinds.next().unwrap_or(ChangeKind::Settings);
     let is_only = kinds.all(|kind| kind == first);
     if is_only { first } else { ChangeKind::Settings }

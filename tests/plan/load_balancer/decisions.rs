@@ -439,7 +439,8 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
         writeln!(text, "finding {finding:?}").unwrap();
     }
     writeln!(text, "status {:?}", plan.status).unwrap();
-    let (name, claims, needs) = (plan.new_name(), &plan.claims, &plan.needs);
+    let name = plan.outcome.changes().iter().find_map(|change| change.new_name());
+    let (claims, needs) = (&plan.claims, &plan.needs);
     writeln!(text, "claims {claims:?} name {name:?} needs {needs:?}").unwrap();
     text
 }

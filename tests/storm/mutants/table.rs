@@ -91,18 +91,28 @@ pub const MUTANTS: &[Mutant] = &[
         r#"let mut body = json!({ "metadata": { "resourceVersion": service.metadata.resource_version } });"#,
         r#"let version = Some(&service.metadata.resource_version).filter(|_| !$ON);
     let mut body = json!({ "metadata": { "resourceVersion": version } });"#),
-    fault("the finalizer is added after the load balancer was created", "src/controllers/service/sync.rs",
-        "match self.write(plan.first_write(), task, plan) {",
-        "match if $ON { Ok(true) } else { self.write(plan.first_write(), task, plan) } {"),
-    fault("the finalizer is removed before the load balancer", "src/controllers/service/sync.rs",
-        "if plan.changes().is_empty() {\n            return self.finish(work.task, work.plan);",
-        "if plan.changes().is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);"),
+    fault("the finalizer is added after the load balancer was created", "src/controllers/service/plan.rs",
+        "let first = (is_synced && !has_finalizer).then_some(",
+        "let is_synced = is_synced && (!$ON || cloud.found.is_some());
+                let first = (is_synced && !has_finalizer).then_some("),
+    fault("the finalizer is removed before the load balancer", "src/controllers/service/plan.rs",
+        "all.extend(last.map(ServiceChange::Own));",
+        "if $ON && self.want == Want::Remove {
+            all.splice(0..0, last.map(ServiceChange::Own));
+        } else {
+            all.extend(last.map(ServiceChange::Own));
+        }"),
     fault("a plan rests on a list from before its own last writes", "src/controllers/service/agenda.rs",
         "let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));",
         "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(since).min(clock::from_machine(LIST_MAX_AGE)) };"),
     fault("a Service leaves its old load balancer before the status names the new one", "src/controllers/service/plan.rs",
-        "            && self.first_write().is_none()\n            && self.last_write().is_none()",
-        "            && ($ON || self.first_write().is_none())\n            && ($ON || self.last_write().is_none())"),
+        "all.extend(outcome.take_leaves().into_iter().map(ServiceChange::Leave));",
+        "let leaves = outcome.take_leaves().into_iter().map(ServiceChange::Leave);
+        if $ON && !all.iter().any(|write| matches!(write, ServiceChange::Cloud(_))) {
+            all.splice(0..0, leaves);
+        } else {
+            all.extend(leaves);
+        }"),
     fault("a new Service gets a load balancer in another project", "src/controllers/service/plan.rs",
         "(self.want == Want::Ensure || self.want",
         "(self.want == Want::Ensure && !$ON || self.want"),

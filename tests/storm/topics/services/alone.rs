@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::story::{INTERVAL, Story};
-use ccm::controllers::{Report, Selection};
+use ccm::controllers::{Progress, Report, Selection};
 use ccm::hetzner::load_balancers::{CLUSTER_UID, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -62,7 +62,7 @@ impl Ccm {
     fn tick(&mut self) -> Report {
         let mut report = self.round();
         for _ in 0..ROUNDS_AT_MOST {
-            if !report.is_unfinished() {
+            if !report.has(Progress::Unfinished) {
                 return report;
             }
             let mut next = self.round();
@@ -337,7 +337,7 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
     sandbox.faults().add(rule.path("/api/v1/nodes"));
     cloud.hold_load_balancer(id, false);
-    until("the end of the execution", || !ccm.round().is_unfinished());
+    until("the end of the execution", || !ccm.round().has(Progress::Unfinished));
     story.no_harm().unwrap();
     sandbox.faults().clear();
     story.watch();

@@ -11,7 +11,7 @@ mod secrets;
 
 use super::{Topic, Verdict, cluster, nodes};
 use crate::random::Random;
-use ccm::controllers::Report;
+use ccm::controllers::{Progress, Report};
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use events::{Event, NAMESPACE, SERVICES, Template};
 use harm::{Moment, Seen, has_finalizer};
@@ -176,7 +176,7 @@ impl Services {
                 break;
             }
         }
-        let was_running = reports.iter().any(Report::is_unfinished);
+        let was_running = reports.iter().any(|report| report.has(Progress::Unfinished));
         let outcome =
             outcome.map_err(|why| format!("it waited for Service {name}: {why}\n{reports:#?}"));
         sandbox.faults().remove(rule);
