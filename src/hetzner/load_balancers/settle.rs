@@ -117,7 +117,7 @@ impl Snapshot {
             service: of.service,
             nodes: of.nodes,
             cluster: of.cluster,
-            certificates: self.certificates(),
+            certificates: self.observed.certificates.as_deref().unwrap_or_default(),
             group: group(parser, of.service, known, of.cluster, stays_on),
         }
     }

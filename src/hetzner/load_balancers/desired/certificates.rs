@@ -200,9 +200,9 @@ fn choose<'a>(
         ));
         return None;
     }
-    let named = context.certificates.with_name(&wanted.name);
+    let named = Certificate::with_name(context.certificates, &wanted.name);
     // A Service that was created again has another default name, and can use the certificate that it left before.
-    let others = context.certificates.all.iter();
+    let others = context.certificates.iter();
     let is_free = named.is_none() && !wanted.is_named;
     let left = others.filter(|certificate| is_free && is_left(certificate, context, wanted));
     for one in named.into_iter().chain(left) {
@@ -248,7 +248,7 @@ fn by_label<'a>(
     let carries = |certificate: &&Certificate| {
         CertificateOwner::of(certificate).service_uid == Some(uid) && is_free(&certificate.name)
     };
-    let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
+    let own: Vec<&Certificate> = context.certificates.iter().filter(carries).collect();
     let named = own.iter().find(|certificate| certificate.name == wanted.name);
     let same = || own.iter().find(|certificate| differs(certificate, wanted).is_empty());
     let found = match (named.or_else(same), own.as_slice()) {

@@ -415,7 +415,7 @@ impl PortReader<'_, '_> {
         // The certificates are not read when only a manifest is checked.
         let are_unread = context.observed.certificates.is_none();
         for name in named.value.iter().filter(|_| !are_unread) {
-            match context.certificates.named(name) {
+            match Certificate::named(context.certificates, name) {
                 Some(certificate) => self.use_named((name, &named.source), certificate, &mut ids),
                 None => self.report_missing(name, &named.source),
             }
@@ -430,7 +430,6 @@ impl PortReader<'_, '_> {
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
         let names = context
             .certificates
-            .all
             .iter()
             .filter(may_use)
             .map(|certificate| certificate.name.as_str());
