@@ -135,7 +135,7 @@ pub(super) fn provider(
             zone_label: settings.zone_label_enabled.clone(),
         },
         robot: robot(settings),
-        load_balancers: has_load_balancers.then(|| settings.load_balancers.clone()),
+        load_balancers: has_load_balancers.then(|| Arc::new(settings.load_balancers.clone())),
         gate,
         urgency: writes,
     }))

@@ -41,7 +41,7 @@ struct Actions {
 
 impl Action {
     /// Returns how the action ended, or `None` while the action is running.
-    pub(super) fn end(&self) -> Option<Result<(), Error>> {
+    fn end(&self) -> Option<Result<(), Error>> {
         match self.status {
             Status::Running => None,
             Status::Success => Some(Ok(())),
@@ -49,8 +49,9 @@ impl Action {
         }
     }
 
-    pub(super) fn id(&self) -> ActionId {
-        ActionId(self.id)
+    /// Returns the action's ID while the action is running, or `None` when it has succeeded.
+    pub(super) fn running(&self) -> Result<Option<ActionId>, Error> {
+        self.end().map_or(Ok(Some(ActionId(self.id))), |end| end.map(|()| None))
     }
 
     fn failure(&self) -> Error {
@@ -70,7 +71,7 @@ impl Action {
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
     let running = format!("{path}/actions?status=running");
     let answer: Actions = api.get(&running, Urgency::Needed)?;
-    match answer.actions.iter().find(|action| action.end().is_none()) {
+    match answer.actions.iter().find(|action| action.status == Status::Running) {
         None => Ok(()),
         Some(Action { id, command, .. }) => {
             let message = format!("{path}: action {id} ({command}) still runs");
@@ -89,7 +90,8 @@ pub(super) fn ended(
         let ids: Vec<String> = some.iter().map(|id| format!("id={}", id.0)).collect();
         let path = format!("/actions?{}", ids.join("&"));
         let answer: Actions = api.get(&path, Urgency::Needed)?;
-        ended.extend(answer.actions.iter().filter_map(|action| Some((action.id(), action.end()?))));
+        let end = |action: &Action| Some((ActionId(action.id), action.end()?));
+        ended.extend(answer.actions.iter().filter_map(end));
     }
     Ok(ended)
 }

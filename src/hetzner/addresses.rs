@@ -14,16 +14,6 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The annotation with the server's IPv6 address, for servers that do not use the first address of their IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
-impl AddressFamily {
-    fn wants_ipv4(self) -> bool {
-        matches!(self, AddressFamily::Ipv4 | AddressFamily::Dualstack)
-    }
-
-    fn wants_ipv6(self) -> bool {
-        matches!(self, AddressFamily::Ipv6 | AddressFamily::Dualstack)
-    }
-}
-
 /// Rules that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
@@ -44,6 +34,8 @@ pub(super) fn addresses(
 ) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let family = rules.family;
     let by_family = by_family(family);
+    let takes_ipv4 = family.value != AddressFamily::Ipv6;
+    let takes_ipv6 = family.value != AddressFamily::Ipv4;
     // A dedicated server with another name may serve another purpose by now, so the hostname is the name of the node,
     // and not the name of the server.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
@@ -57,12 +49,12 @@ pub(super) fn addresses(
         addresses.push(Sourced::new(address, source));
     };
     let by_server = |field| Source::server_because(field, &by_family);
-    if let Some(ip) = instance.public_ipv4.filter(|_| family.value.wants_ipv4()) {
+    if let Some(ip) = instance.public_ipv4.filter(|_| takes_ipv4) {
         external(ip.into(), by_server(ipv4_field));
     }
     let annotation = node.annotations.get(EXTERNAL_IPV6);
     match (annotation, instance.public_ipv6) {
-        (Some(text), _) if family.value.wants_ipv6() => {
+        (Some(text), _) if takes_ipv6 => {
             let ip = parse_external_ipv6(text)?;
             external(ip.into(), Source::Annotation(EXTERNAL_IPV6.into()));
         }
@@ -72,7 +64,7 @@ pub(super) fn addresses(
                 "annotation {EXTERNAL_IPV6}: {text:?} has no effect: {by_family} takes no IPv6 address"
             ),
         )),
-        (None, Some(net)) if family.value.wants_ipv6() => {
+        (None, Some(net)) if takes_ipv6 => {
             // Hetzner routes a /64 network to a server, and a server with one of Hetzner's images answers
             // on the first address.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
@@ -114,9 +106,7 @@ fn internal_addresses(
             Source::server_because("private_net.ip", HCLOUD_NETWORK),
         )]
     } else if is_dedicated && keeps_reported {
-        let (kept, misconfigured) = internal_ips(node, external, rules.family);
-        findings.extend(misconfigured);
-        kept
+        internal_ips(node, external, rules.family, findings)
     } else {
         Vec::new()
     })
@@ -167,14 +157,15 @@ fn internal(ips: Vec<IpAddr>, annotation: &str) -> impl Iterator<Item = Sourced<
     })
 }
 
-/// Returns the InternalIPs that the node reported and keeps, and a finding about
-/// each InternalIP that the node does not keep.
+/// Returns the InternalIPs that the node reported and keeps. Adds a finding about each InternalIP that the node does
+/// not keep.
 fn internal_ips(
     node: &Node,
     external: &[Sourced<NodeAddress>],
     family: &Sourced<AddressFamily>,
-) -> (Vec<Sourced<NodeAddress>>, Vec<Finding>) {
-    let (mut kept, mut findings) = (Vec::new(), Vec::new());
+    findings: &mut Vec<Finding>,
+) -> Vec<Sourced<NodeAddress>> {
+    let mut kept = Vec::new();
     let reported = node.addresses.iter();
     for address in reported.filter(|address| address.kind == AddressKind::InternalIP) {
         let is_external = |other: &Sourced<NodeAddress>| other.value.ip() == address.ip();
@@ -197,7 +188,7 @@ fn internal_ips(
         );
         findings.push(warning(Reason::MisconfiguredInternalIP, message));
     }
-    (kept, findings)
+    kept
 }
 
 fn warning(reason: Reason, message: String) -> Finding {
@@ -211,49 +202,38 @@ pub(super) fn explain_missing(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
 ) -> Option<Finding> {
-    let finding = |reason, message| Some(warning(reason, message));
-    let unset = Reason::InternalIPNotConfigured;
     let attached = instance.private.iter().find(|private| private.ip == ip);
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
-    match (attached, network) {
-        _ if instance.id.dedicated().is_some() && !is_public(instance, ip) => finding(
-            unset,
-            format!(
-                "{ip} is no public address of dedicated server {} ({}), and its kubelet reported no such InternalIP, or \
-                 {ROBOT_FORWARD_INTERNAL_IPS} is false",
-                instance.name, instance.id
-            ),
+    let message = match (attached, network) {
+        _ if instance.id.dedicated().is_some() && !is_public(instance, ip) => format!(
+            "{ip} is no public address of dedicated server {} ({}), and its kubelet reported no such InternalIP, or \
+             {ROBOT_FORWARD_INTERNAL_IPS} is false",
+            instance.name, instance.id
         ),
-        (Some(private), Some(network)) if private.network != network => finding(
-            unset,
-            format!(
-                "server {} ({}) has {ip} in Network {}, but {HCLOUD_NETWORK} is Network {network}",
-                instance.name, instance.id, private.network
-            ),
+        (Some(private), Some(network)) if private.network != network => format!(
+            "server {} ({}) has {ip} in Network {}, but {HCLOUD_NETWORK} is Network {network}",
+            instance.name, instance.id, private.network
         ),
-        (Some(private), None) => finding(
-            unset,
-            format!(
-                "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to it",
-                private.network
-            ),
+        (Some(private), None) => format!(
+            "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to it",
+            private.network
         ),
-        (None, None) if private_range => finding(
-            unset,
-            format!("{ip} is a private address: set {HCLOUD_NETWORK} to the Network it belongs to"),
-        ),
-        _ if is_public(instance, ip) => finding(
-            Reason::InvalidProvidedNodeIP,
-            format!(
+        (None, None) if private_range => {
+            format!("{ip} is a private address: set {HCLOUD_NETWORK} to the Network it belongs to")
+        }
+        _ if is_public(instance, ip) => {
+            let message = format!(
                 "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} make it none of the node's \
                  addresses",
                 instance.name,
                 instance.id,
                 by_family(family)
-            ),
-        ),
-        _ => None,
-    }
+            );
+            return Some(warning(Reason::InvalidProvidedNodeIP, message));
+        }
+        _ => return None,
+    };
+    Some(warning(Reason::InternalIPNotConfigured, message))
 }
 
 /// Whether this is a public address of the server. All addresses of the server's IPv6 network are public addresses.
@@ -266,10 +246,7 @@ fn is_public(instance: &Instance, ip: IpAddr) -> bool {
 
 /// Returns the setting that chose the address family, as `NAME=value`.
 fn by_family(family: &Sourced<AddressFamily>) -> String {
-    let origin = match family.source {
-        Source::Default(_) => " (default)",
-        _ => "",
-    };
+    let origin = if matches!(family.source, Source::Default(_)) { " (default)" } else { "" };
     format!("{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}", family.value.name())
 }
 

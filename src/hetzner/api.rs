@@ -7,7 +7,7 @@ use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::variables::HCLOUD_ENDPOINT;
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, calls, clock, lock};
+use crate::provider::{self, ErrorKind, Gate, Interned, Permission, Urgency, calls, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -30,15 +30,14 @@ pub struct Reference {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Location {
-    pub name: String,
-    pub network_zone: String,
+    pub name: Interned,
+    pub network_zone: Interned,
 }
 
 /// A kind of resource that the API lists, and that can be read by its ID.
 pub(super) trait Resource: DeserializeOwned {
     /// The name of the list, in paths and in answers.
     const LIST: &'static str;
-    const ONE: &'static str;
     /// Whether the API can sort the list. Lists that hardly ever change do not take `sort`, and the API returns them in
     /// the order of their IDs.
     const TAKES_SORT: bool = true;
@@ -75,14 +74,9 @@ struct Meta {
 }
 
 /// A cached list that hardly ever changes.
+#[derive(Default)]
 pub(super) struct Kept<T> {
     read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Kept<T> {
-        Kept { read: Mutex::default() }
-    }
 }
 
 impl<T> Kept<T> {
@@ -119,36 +113,20 @@ impl Api {
         path: &str,
         urgency: Urgency,
     ) -> Result<T, provider::Error> {
-        let what = || format!("GET {}{path}", self.http.base());
-        self.budget.admit(&what(), urgency, clock::now())?;
-        match self.http.get(path) {
-            Ok(reply) => {
-                self.budget.note(&reply.head, clock::now());
-                Ok(reply.value)
-            }
-            Err(error) => Err(self.failed(error).error),
-        }
+        let what = format!("GET {}{path}", self.http.base());
+        self.budget.admit(&what, urgency, clock::now())?;
+        self.noted(self.http.get(path)).map_err(|failed| failed.error)
     }
 
     /// Checks that the budget allows a write after this number of reads. Without this check, the reads
     /// could use up the calls that the write needs.
     pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), provider::Error> {
-        let now = clock::now();
-        self.budget.admit_after(reads, what, self.urgency, now)
+        self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
-    /// Sends a write once, when the gate and the budget allow it. A DELETE has no body.
+    /// Sends a write once, when the gate and the budget allow it. A DELETE has no body. `secrets` are the secrets that
+    /// the body holds.
     pub(super) fn write<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-    ) -> Result<T, Failed> {
-        self.write_secret(method, path, body, &[])
-    }
-
-    /// Sends a write, like [`Api::write`], with a body that holds these secrets.
-    pub(super) fn write_secret<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -157,7 +135,7 @@ impl Api {
     ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, self.urgency, clock::now());
-        admitted.map_err(|error| Failed { error, code: None })?;
+        admitted.map_err(|error| Failed { error, code: String::new(), fields: Vec::new() })?;
         let write = http::Write {
             pass: <dyn Gate>::pass,
             method,
@@ -165,23 +143,19 @@ impl Api {
             content_type: "application/json",
             secrets,
         };
-        match self.http.write(write, body) {
-            Ok(reply) => {
-                self.budget.note(&reply.head, clock::now());
-                Ok(reply.value)
-            }
-            Err(error) => Err(self.failed(error)),
-        }
+        self.noted(self.http.write(write, body))
     }
 
     /// Reads one resource in its present state.
     pub(super) fn one<T: Resource>(&self, id: u64, urgency: Urgency) -> Result<T, provider::Error> {
         let path = format!("/{}/{id}", T::LIST);
         let answer: Answer<T> = self.get(&path, urgency)?;
+        // The API's name for one resource is the name of the list without the `s`.
+        let kind = T::LIST.trim_end_matches('s');
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
-            Some(other) => format!("answered {} {}", T::ONE, other.id()),
-            None => format!("the answer is not what the API answers: no {}", T::ONE),
+            Some(other) => format!("answered {kind} {}", other.id()),
+            None => format!("the answer is not what the API answers: no {kind}"),
         };
         Err(unavailable(format!("GET {path}: {why}")))
     }
@@ -223,8 +197,16 @@ impl Api {
         })
     }
 
-    fn failed(&self, error: http::Error) -> Failed {
+    /// Returns the value of an answer, or the error, and takes note of what the answer says about the budget.
+    fn noted<T>(&self, answer: Result<http::Reply<T>, http::Error>) -> Result<T, Failed> {
         let now = clock::now();
+        let error = match answer {
+            Ok(reply) => {
+                self.budget.note(&reply.head, now);
+                return Ok(reply.value);
+            }
+            Err(error) => error,
+        };
         if let Some(head) = &error.head {
             self.budget.note(head, now);
         }
@@ -233,7 +215,7 @@ impl Api {
         if is_rate_limit && let Err(limited) = self.budget.admit("", Urgency::Needed, now) {
             failed.error.kind = limited.kind;
         }
-        failed
+        Err(failed)
     }
 }
 
@@ -243,13 +225,11 @@ fn unavailable(why: String) -> provider::Error {
 
 /// Turns "not found" into a misconfiguration, because the API always has the list, even when the list is empty.
 fn always_there(error: provider::Error) -> provider::Error {
-    match error.kind {
-        ErrorKind::NotFound => provider::Error::new(
-            ErrorKind::Misconfigured,
-            format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?"),
-        ),
-        _ => error,
+    if error.kind != ErrorKind::NotFound {
+        return error;
     }
+    let message = format!("{error}; is {HCLOUD_ENDPOINT} complete, with /v1 at its end?");
+    provider::Error::new(ErrorKind::Misconfigured, message)
 }
 
 /// The write that checks the token's permission, as method and path, in the form in which the gate is asked to allow a
@@ -263,13 +243,13 @@ pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 /// exist, the token is taken as one that may write.
 pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
-    let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})));
+    let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})), &[]);
     match answer {
         Ok(_) => Permission::ReadWrite,
-        Err(failed) => match (&failed.error.kind, failed.code()) {
+        Err(failed) => match (&failed.error.kind, failed.code.as_str()) {
             (ErrorKind::Forbidden, _) => Permission::ReadOnly,
             (ErrorKind::Unauthorized, _) => Permission::Refused(failed.error.message),
-            (_, Some("not_found" | "invalid_input")) => Permission::ReadWrite,
+            (_, "not_found" | "invalid_input") => Permission::ReadWrite,
             _ => Permission::Unknown(failed.error.message),
         },
     }

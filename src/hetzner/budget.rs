@@ -63,15 +63,12 @@ impl Budget {
         let state = lock(&self.state);
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
-            return Err(limited(
-                retry_in,
-                false,
-                format!(
-                    "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); \
-                     asking again in {:.0} s",
-                    retry_in.as_secs_f64().ceil()
-                ),
-            ));
+            let why = format!(
+                "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); \
+                 asking again in {:.0} s",
+                retry_in.as_secs_f64().ceil()
+            );
+            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: false }, why));
         }
         let Some((limit, remaining, at)) = state.seen else {
             return Ok(());
@@ -85,13 +82,10 @@ impl Budget {
         };
         if remaining < reserve {
             let retry_in = REFILL * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
-            return Err(limited(
-                retry_in,
-                true,
-                format!(
-                    "{what}: put off: {remaining} of {limit} calls an hour remain in the project: {why}"
-                ),
-            ));
+            let why = format!(
+                "{what}: put off: {remaining} of {limit} calls an hour remain in the project: {why}"
+            );
+            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: true }, why));
         }
         Ok(())
     }
@@ -125,10 +119,6 @@ impl Budget {
             state.paused_until = None;
         }
     }
-}
-
-fn limited(retry_in: Duration, put_off: bool, message: String) -> Error {
-    Error::new(ErrorKind::RateLimited { retry_in, put_off }, message)
 }
 
 #[cfg(test)]

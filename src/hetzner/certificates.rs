@@ -3,7 +3,7 @@
 use super::api::{Reference, Resource};
 use jiff::Timestamp;
 use serde::Deserialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// A certificate, uploaded or managed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -65,50 +65,20 @@ impl Certificate {
         let status = self.status.as_ref();
         status.is_none_or(|status| status.issuance == "completed")
     }
-}
-
-/// All certificates that were read, with an index of their IDs and names.
-pub(super) struct Certificates<'a> {
-    pub(super) all: &'a [Certificate],
-    index: &'a Index,
-}
-
-/// The positions of certificates in a list, by ID and by name.
-#[derive(Debug, Default)]
-pub(super) struct Index {
-    by_id: HashMap<String, usize>,
-    by_name: HashMap<String, usize>,
-}
-
-impl Index {
-    pub(super) fn new(all: &[Certificate]) -> Index {
-        let ids = all.iter().map(|certificate| certificate.id.to_string());
-        let names = all.iter().map(|certificate| certificate.name.clone());
-        Index { by_id: ids.zip(0..).collect(), by_name: names.zip(0..).collect() }
-    }
-}
-
-impl<'a> Certificates<'a> {
-    /// Joins a list and the index that was made for this list.
-    pub(super) fn new(all: &'a [Certificate], index: &'a Index) -> Certificates<'a> {
-        Certificates { all, index }
-    }
 
     /// Returns the certificate with this ID, or else the certificate with this name.
-    pub(super) fn named(&self, text: &str) -> Option<&'a Certificate> {
-        let by_id = self.index.by_id.get(text).and_then(|place| self.all.get(*place));
-        by_id.or_else(|| self.with_name(text))
+    pub(super) fn named<'a>(all: &'a [Certificate], text: &str) -> Option<&'a Certificate> {
+        let by_id = all.iter().find(|certificate| certificate.id.to_string() == text);
+        by_id.or_else(|| Certificate::with_name(all, text))
     }
 
-    pub(super) fn with_name(&self, name: &str) -> Option<&'a Certificate> {
-        let place = self.index.by_name.get(name)?;
-        self.all.get(*place)
+    pub(super) fn with_name<'a>(all: &'a [Certificate], name: &str) -> Option<&'a Certificate> {
+        all.iter().find(|certificate| certificate.name == name)
     }
 }
 
 impl Resource for Certificate {
     const LIST: &'static str = "certificates";
-    const ONE: &'static str = "certificate";
     fn id(&self) -> u64 {
         self.id
     }

@@ -8,13 +8,7 @@ use serde_json::Value;
 /// A failed call to the Cloud API.
 pub(super) struct Failed {
     pub(super) error: provider::Error,
-    /// The API's error code, or `None` when the API did not answer with an error of its own.
-    pub(super) code: Option<Code>,
-}
-
-/// The API's error code with its details, from which callers decide what to do.
-#[derive(Clone, Debug)]
-pub(super) struct Code {
+    /// The API's error code. It is empty when the API did not answer with an error of its own.
     pub(super) code: String,
     /// The names of the wrong fields for `invalid_input`, or of the limits for `resource_limit_exceeded`.
     pub(super) fields: Vec<String>,
@@ -25,41 +19,31 @@ pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
 
-impl Failed {
-    pub(super) fn code(&self) -> Option<&str> {
-        self.code.as_ref().map(|code| code.code.as_str())
-    }
-}
-
 impl From<http::Error> for Failed {
     fn from(http: http::Error) -> Failed {
         let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
         let body = &body["error"];
-        let Some(code) = body["code"].as_str() else {
-            let hint = match (http.status(), &http.kind) {
-                (Some(_), _) => format!(
-                    " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} right, or a proxy in between?"
-                ),
-                (None, Kind::Unreachable(_)) => {
-                    format!(" (the address is that of {HCLOUD_ENDPOINT})")
-                }
-                (None, _) => String::new(),
-            };
-            return Failed {
-                error: provider::Error::new(kind(&http, None), format!("{http}{hint}")),
-                code: None,
-            };
+        let code = body["code"].as_str();
+        let kind = kind(&http, code);
+        let hint = match (http.status(), &http.kind) {
+            (Some(_), _) => format!(
+                " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} right, or a proxy in between?"
+            ),
+            (None, Kind::Unreachable(_)) => {
+                format!(" (the address is that of {HCLOUD_ENDPOINT})")
+            }
+            (None, _) => String::new(),
         };
-        let kind = kind(&http, Some(code));
-        let message = message(body, code, &http, &kind);
+        let message = match code {
+            Some(code) => message(body, code, &http, &kind),
+            None => format!("{http}{hint}"),
+        };
         let details = ["fields", "limits"].into_iter();
         let details = details.flat_map(|list| items(&body["details"][list]));
         Failed {
             error: provider::Error::new(kind, message),
-            code: Some(Code {
-                code: code.to_owned(),
-                fields: details.map(|value| text(&value["name"]).to_owned()).collect(),
-            }),
+            code: code.unwrap_or_default().to_owned(),
+            fields: details.map(|value| text(&value["name"]).to_owned()).collect(),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Network {
 }
 
 /// A part of a Network, in one network zone.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Subnet {
     #[serde(rename = "type")]
     pub kind: String,
@@ -39,6 +39,11 @@ pub struct Subnet {
 }
 
 impl Network {
+    /// Returns `name (id)`, the form that messages use.
+    pub(super) fn shown(&self) -> String {
+        format!("{} ({})", self.name, self.id)
+    }
+
     /// Whether dedicated servers in the Network's vSwitch get its routes. `None` means that the Network has no vSwitch.
     pub(super) fn exposes_routes(&self) -> Option<bool> {
         self.subnets.iter().any(Subnet::is_of_vswitch).then_some(self.expose_routes_to_vswitch)
@@ -54,7 +59,6 @@ impl Subnet {
 
 impl Resource for Network {
     const LIST: &'static str = "networks";
-    const ONE: &'static str = "network";
     fn id(&self) -> u64 {
         self.id
     }
@@ -66,23 +70,18 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
     let networks = api.list::<Network>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
         [] => "this project has none".to_owned(),
-        some => format!(
-            "this project has {}",
-            text::some_of(
-                &some.iter().map(|n| format!("{} ({})", n.name, n.id)).collect::<Vec<_>>()
-            )
-        ),
+        some => {
+            let shown: Vec<String> = some.iter().map(Network::shown).collect();
+            format!("this project has {}", text::some_of(&shown))
+        }
     };
     let is_it = |network: &Network| match selector {
         NetworkSelector::Id(id) => network.id == *id,
         NetworkSelector::Name(name) => network.name == *name,
     };
-    networks.into_iter().find(is_it).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Misconfigured,
-            format!("{HCLOUD_NETWORK}: there is no Network {selector}; {there}"),
-        )
-    })
+    let missing = || format!("{HCLOUD_NETWORK}: there is no Network {selector}; {there}");
+    let found = networks.into_iter().find(is_it);
+    found.ok_or_else(|| Error::new(ErrorKind::Misconfigured, missing()))
 }
 
 /// The highest number of routes that a Network can have.
@@ -124,11 +123,8 @@ pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<A
         "destination": change.route.destination.to_string(),
         "gateway": change.route.gateway.to_string(),
     });
-    match api.write(Method::Post, &path, Some(&body)) {
-        Ok(Begun { action }) => match action.end() {
-            None => Ok(Applied::Running(action.id())),
-            Some(end) => end.map(|()| Applied::Done),
-        },
+    match api.write(Method::Post, &path, Some(&body), &[]) {
+        Ok(Begun { action }) => Ok(action.running()?.map_or(Applied::Done, Applied::Running)),
         // The route does not exist any more, because another program, or an earlier process, has deleted it.
         Err(failed) if change.is_deletion && failed.error.kind == ErrorKind::NotFound => {
             Ok(Applied::Done)
@@ -180,20 +176,20 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
             return Ok(());
         }
     };
-    Err(Error::new(
-        ErrorKind::Misconfigured,
-        format!(
-            "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
-             {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be",
-            network.name, network.id
-        ),
-    ))
+    let why = format!(
+        "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
+         {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be",
+        network.name, network.id
+    );
+    Err(Error::new(ErrorKind::Misconfigured, why))
 }
 
 /// Asks the metadata service whether this machine is attached to the Network.
 pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
-    let attached = match attachments(endpoint) {
-        Ok(attached) => attached,
+    let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT);
+    let attached = match text.map(|text| attachments_in(&text)) {
+        Ok(Some(attached)) => attached,
+        Ok(None) => return Attached::Unknown("what answers there is not Hetzner's".to_owned()),
         Err(why) => return Attached::Unknown(why),
     };
     if attached.iter().any(|there| there.network_id == network.id) {
@@ -206,28 +202,19 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
     Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
 }
 
-fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {
-    let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT)?;
-    let attachments = attachments_in(&text);
-    attachments.ok_or_else(|| "what answers there is not Hetzner's".to_owned())
-}
-
 /// Reads a list of flat maps, of which only two keys are used. Text from outside is not parsed as YAML, because YAML
 /// can refer to itself. Returns `None` when the text is not such a list.
 fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
     let mut all = Vec::new();
     for line in text.lines() {
-        let line = match line.strip_prefix("- ") {
-            None => line,
-            Some(first) => {
-                all.push(Attachment::default());
-                first
+        let first = line.strip_prefix("- ");
+        all.extend(first.map(|_| Attachment::default()));
+        match (first.unwrap_or(line).trim().split_once(": "), all.last_mut()) {
+            (Some(("network_id", id)), Some(attachment)) => {
+                attachment.network_id = id.parse().ok()?;
             }
-        };
-        match (line.trim().split_once(": "), all.last_mut()) {
-            (Some(("network_id", id)), Some(one)) => one.network_id = id.parse().ok()?,
-            (Some(("network_name", name)), Some(one)) => {
-                one.network_name = name.trim_matches(['"', '\'']).to_owned();
+            (Some(("network_name", name)), Some(attachment)) => {
+                attachment.network_name = name.trim_matches(['"', '\'']).to_owned();
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 //! was read, and a new resource hides this gap from every count. When pages are read backwards, a resource moves
 //! towards pages that are still to be read. The resource may then be read twice, but is never missed.
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of items asked for on each page. The API allows no more.
@@ -14,19 +14,19 @@ pub(super) const PER_PAGE: u32 = 50;
 /// The highest number of pages, which hold 20,000 resources. A project may have far fewer.
 const PAGES_AT_MOST: u32 = 400;
 
-/// The position of a page in its list. A missing field is an error: otherwise any document with an empty
-/// list would be taken for an empty project.
+/// The position of a page in its list. A missing field is an error, also where null is read as `None` by
+/// `deserialize_with`: otherwise any document with an empty list would be taken for an empty project.
 #[derive(Debug, Deserialize)]
 pub(super) struct Pagination {
     page: u32,
     per_page: u64,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
     /// The number of the last page, which may be null on the last page.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
     /// The number of items of the whole list, which is null when the API does not count them.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "Option::deserialize")]
     total_entries: Option<u64>,
 }
 
@@ -55,10 +55,8 @@ pub(super) fn whole<T, E>(
 
 /// Returns the number of calls that reading this number of resources takes.
 pub(super) fn calls(count: usize) -> u32 {
-    match u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX) {
-        0 | 1 => 1,
-        pages => pages.saturating_add(1),
-    }
+    let pages = u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX);
+    if pages <= 1 { 1 } else { pages.saturating_add(1) }
 }
 
 /// Returns all resources on the pages on which these IDs are, or would be. An ID that is missing from the
@@ -181,15 +179,6 @@ impl Pagination {
 
 fn or_none(page: Option<u32>) -> String {
     page.map_or_else(|| "none".to_owned(), |page| page.to_string())
-}
-
-/// Reads null as `None`, while a missing field is an error.
-fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(deserializer)
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ const DEDICATED: &str = "hrobot";
 
 impl Profile {
     pub(super) fn other(self) -> Profile {
-        match self {
-            Profile::CcmFromScratch => Profile::Hcloud,
-            Profile::Hcloud => Profile::CcmFromScratch,
-        }
+        if self == Profile::Hcloud { Profile::CcmFromScratch } else { Profile::Hcloud }
     }
 
     /// Returns the provider ID of a server. The ID of a dedicated server is the same in both profiles.
@@ -46,22 +43,17 @@ impl Profile {
             |field| Source::server_because(field, format_args!("profile {}", self.name()));
         let location = instance.location.to_string();
         let is_dedicated = instance.id.dedicated().is_some();
-        let (type_field, zone_field) =
-            if is_dedicated { ("product", "dc") } else { ("server_type.name", "location.name") };
-        let (zone, region, region_field) = match self {
+        let (type_field, zone_field, region_field) = match self {
+            _ if is_dedicated => ("product", "dc", "dc"),
             Profile::CcmFromScratch => {
-                let region = instance.network_zone.to_string();
-                let field = if is_dedicated { "dc" } else { "location.network_zone" };
-                (location, region, field)
+                ("server_type.name", "location.name", "location.network_zone")
             }
-            Profile::Hcloud => {
-                let zone = if is_dedicated {
-                    instance.data_center.to_string()
-                } else {
-                    legacy_datacenter(&location)
-                };
-                (zone, location, zone_field)
-            }
+            Profile::Hcloud => ("server_type.name", "location.name", "location.name"),
+        };
+        let (zone, region) = match self {
+            Profile::CcmFromScratch => (location, instance.network_zone.to_string()),
+            Profile::Hcloud if is_dedicated => (instance.data_center.to_string(), location),
+            Profile::Hcloud => (legacy_datacenter(&location), location),
         };
         let instance_type = instance.instance_type.to_string();
         let mut labels = vec![(
@@ -78,10 +70,7 @@ impl Profile {
     }
 
     pub(super) fn extra_labels(self, id: InstanceId) -> BTreeMap<String, Sourced<String>> {
-        let provided_by = match id {
-            InstanceId::Cloud(_) => "cloud",
-            InstanceId::Dedicated(_) => "robot",
-        };
+        let provided_by = if id.dedicated().is_some() { "robot" } else { "cloud" };
         match self {
             Profile::CcmFromScratch => BTreeMap::new(),
             Profile::Hcloud => BTreeMap::from([(

@@ -2,12 +2,13 @@
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
-use super::api::{self, Api};
+use super::api::{self, Api, Resource};
 use super::load_balancers::{self, Project};
 use super::networks::{self, Network};
+use super::pages::{self, PER_PAGE};
 use super::robot::{self, Robot};
-use super::servers;
-use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
+use super::servers::Server;
+use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls, percent_encoded};
 use crate::provider::variables::{HCLOUD_NETWORK, ROBOT_ENABLED};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
@@ -17,7 +18,7 @@ use crate::provider::{
     Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, Write, lock,
 };
 use crate::text::shell_command;
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -43,7 +44,7 @@ pub struct Settings {
     /// The settings of Robot, or `None` when `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
     /// The defaults for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
-    pub load_balancers: Option<load_balancers::Defaults>,
+    pub load_balancers: Option<Arc<load_balancers::Defaults>>,
     /// The gate, which decides before every write whether the write may be sent.
     pub gate: Arc<dyn Gate>,
     /// The urgency of every write.
@@ -82,8 +83,6 @@ pub struct Hetzner {
     /// The Network of the settings, after it was found.
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
-    /// The defaults for load balancers from the settings.
-    load_balancers: Arc<load_balancers::Defaults>,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
     /// The client of the Robot web service, or `None` when the credentials are not set.
@@ -119,7 +118,6 @@ impl Hetzner {
             api: Arc::new(Api::new(http, settings.urgency)),
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
-            load_balancers: Arc::new(settings.load_balancers.clone().unwrap_or_default()),
             types: load_balancers::Types::default(),
             subnets: load_balancers::Subnets::default(),
             settings,
@@ -130,7 +128,7 @@ impl Hetzner {
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,
-            defaults: Arc::clone(&self.load_balancers),
+            defaults: self.settings.load_balancers.clone().unwrap_or_default(),
             network,
             api: Arc::clone(&self.api),
         }
@@ -159,9 +157,12 @@ impl Hetzner {
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
     }
-}
 
-impl Hetzner {
+    fn instances_of(&self, servers: Vec<Server>) -> Vec<Instance> {
+        let labels = &self.settings.nodes.label_prefixes;
+        servers.into_iter().map(|server| server.instance(labels)).collect()
+    }
+
     /// Returns a snapshot by which manifests are checked without a cluster, as if the project had no load balancer.
     /// With `reads`, the resources that the Services name are read; otherwise every name is accepted.
     pub fn for_manifests(
@@ -170,7 +171,8 @@ impl Hetzner {
         reads: bool,
     ) -> Result<Arc<dyn Snapshot>, Error> {
         let (mut project, mut observed) = if reads {
-            self.load_balancers_for(services, Urgency::Asked)?
+            let read = self.load_balancers_for(services, Urgency::Asked)?;
+            (read.project, read.observed)
         } else {
             (self.project(None), load_balancers::Observed::default())
         };
@@ -185,13 +187,12 @@ impl Hetzner {
         &self,
         services: &[&Service],
         urgency: Urgency,
-    ) -> Result<(Project, load_balancers::Observed), Error> {
+    ) -> Result<load_balancers::Snapshot, Error> {
         // Every plan would be wrong without the Network that the settings name.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
         let known = load_balancers::Known { types: &self.types, subnets: &self.subnets, network };
-        let observed = load_balancers::observe(&project, &known, services, urgency)?;
-        Ok((project, observed))
+        load_balancers::observe(project, &known, services, urgency)
     }
 }
 
@@ -211,10 +212,8 @@ impl Provider for Hetzner {
     }
 
     fn event_component(&self) -> Option<&'static str> {
-        match self.settings.profile {
-            Profile::CcmFromScratch => None,
-            Profile::Hcloud => Some("hcloud-cloud-controller-manager"),
-        }
+        let is_hcloud = self.settings.profile == Profile::Hcloud;
+        is_hcloud.then_some("hcloud-cloud-controller-manager")
     }
 
     fn prepare(&self) -> Result<(), Error> {
@@ -240,8 +239,7 @@ impl Provider for Hetzner {
     }
 
     fn dedicated(&self) -> Option<&dyn Dedicated> {
-        let robot = self.robot.as_ref()?;
-        Some(robot)
+        self.robot.as_ref().map(|robot| robot as &dyn Dedicated)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
@@ -261,7 +259,6 @@ impl Hetzner {
             (Ok(Some(network)), Some(endpoint)) => networks::attached(endpoint, network),
             _ => Attached::default(),
         };
-        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         let found = network.as_ref().ok().copied().flatten();
         let permission = match &network {
             Err(error) if error.kind == ErrorKind::Unauthorized => {
@@ -272,7 +269,7 @@ impl Hetzner {
         Checkup {
             permission,
             exposes_routes: found.and_then(Network::exposes_routes),
-            network: network.map(|found| found.map(shown)).transpose(),
+            network: network.map(|found| found.map(Network::shown)).transpose(),
             attached,
             ..Checkup::default()
         }
@@ -344,8 +341,7 @@ impl Actions for Hetzner {
 
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
-        let (project, observed) = self.load_balancers_for(services, urgency)?;
-        Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
+        Ok(Arc::new(self.load_balancers_for(services, urgency)?))
     }
 
     fn group(
@@ -386,15 +382,19 @@ impl LoadBalancers for Hetzner {
 
 impl Instances for Hetzner {
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
-        servers::list(&self.api, &self.settings.nodes.label_prefixes, urgency)
+        Ok(self.instances_of(self.api.list("", urgency)?))
     }
 
     fn get(&self, number: u64) -> Result<Instance, Error> {
-        servers::get(&self.api, &self.settings.nodes.label_prefixes, number)
+        let server: Server = self.api.one(number, Urgency::Gone)?;
+        Ok(server.instance(&self.settings.nodes.label_prefixes))
     }
 
     fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
-        servers::named(&self.api, &self.settings.nodes.label_prefixes, name)
+        let query = format!("name={}&", percent_encoded(name));
+        let mut servers: Vec<Server> = self.api.list(&query, Urgency::Needed)?;
+        servers.retain(|server| server.name == name);
+        Ok(self.instances_of(servers))
     }
 
     fn around(
@@ -403,8 +403,9 @@ impl Instances for Hetzner {
         place: &dyn Fn(u64) -> usize,
         urgency: Urgency,
     ) -> Result<Vec<Instance>, Error> {
-        let labels = &self.settings.nodes.label_prefixes;
-        servers::around(&self.api, labels, numbers, place, urgency)
+        let read = |number| self.api.page("", number, urgency);
+        let servers = pages::around(numbers, PER_PAGE as usize, place, Server::id, read)?;
+        Ok(self.instances_of(servers))
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
@@ -449,11 +450,8 @@ impl Instances for Hetzner {
         let network =
             self.network_id().filter(|_| self.settings.profile == Profile::CcmFromScratch);
         let private = instance.private.iter().filter(|private| Some(private.network) == network);
-        let private = private.map(|private| match private.ip {
-            IpAddr::V4(ip) => IpNet::V4(Ipv4Net::from(ip)),
-            IpAddr::V6(ip) => IpNet::V6(ip.into()),
-        });
-        let ipv4 = instance.public_ipv4.map(|ip| IpNet::V4(Ipv4Net::from(ip)));
+        let private = private.map(|private| IpNet::from(private.ip));
+        let ipv4 = instance.public_ipv4.map(|ip| IpNet::from(IpAddr::from(ip)));
         let ipv6 = instance.public_ipv6.map(IpNet::V6);
         private.chain(ipv4).chain(ipv6).collect()
     }

@@ -224,7 +224,7 @@ impl Place {
                 label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
                 zone_label: provider::Sourced::new(true, Source::Rule("test")),
             },
-            load_balancers,
+            load_balancers: load_balancers.map(Arc::new),
             robot: endpoint.map(|endpoint| {
                 let secret = |text: &str| SecretSource::fixed(Secret::new(text));
                 robot::Settings {

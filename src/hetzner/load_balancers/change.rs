@@ -7,7 +7,6 @@ use super::ownership::guard::{Guard, Seen};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
-use crate::hetzner::error::Code;
 use crate::http::{Method, Secret};
 use crate::provider::variables::VariableName;
 use crate::provider::{
@@ -25,8 +24,6 @@ use std::sync::Arc;
 /// The properties of an action besides its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
-    /// The action decides which nodes get traffic.
-    OfTarget,
     FollowsAtOnce,
     FailsAlone,
     Deletes,
@@ -35,7 +32,7 @@ enum Trait {
     /// the next change.
     ReadAgain,
 }
-use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
+use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
 
 macro_rules! actions {
     ($($action:ident: $name:literal $($of:ident)*;)*) => {
@@ -78,8 +75,8 @@ actions! {
     DeleteService: "delete_service";
     UpdateService: "update_service" FollowsAtOnce FailsAlone;
     AddService: "add_service" FollowsAtOnce FailsAlone;
-    AddTarget: "add_target" OfTarget FollowsAtOnce FailsAlone;
-    RemoveTarget: "remove_target" OfTarget;
+    AddTarget: "add_target" FollowsAtOnce FailsAlone;
+    RemoveTarget: "remove_target";
     Delete: "delete" Deletes;
     CreateCertificate: "create_certificate" OfCertificate FailsAlone;
     EditCertificate: "edit_certificate" OfCertificate FailsAlone;
@@ -119,8 +116,8 @@ pub struct Change {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The certificate and its key. They are sent together with `request`, and never shown to users.
-    pair: Option<Arc<TlsPair>>,
+    /// The certificate that is uploaded, and its key. They are sent together with `request`, and never shown to users.
+    pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer that the write creates, with the source of the name.
     new_name: Option<Sourced<String>>,
 }
@@ -201,12 +198,6 @@ impl Change {
         self
     }
 
-    /// Adds the certificate that is uploaded, and its key.
-    pub(super) fn with_pair(mut self, pair: Arc<TlsPair>) -> Change {
-        self.pair = Some(pair);
-        self
-    }
-
     fn set_labels(&mut self, labels: BTreeMap<String, String>) {
         if !self.action.is(Deletes) {
             self.request.body.insert("labels".to_owned(), json!(labels));
@@ -260,21 +251,15 @@ impl Change {
             let path = format!("/load_balancers/{id}");
             actions::check_none_runs(api, &path)?;
         }
-        let urgency = Urgency::Needed;
         let now = if self.action.is(OfCertificate) {
-            let now = api.one::<Certificate>(id, urgency);
-            now.map(|now| Seen::from(&now))
+            api.one::<Certificate>(id, Urgency::Needed).map(|now| Seen::from(&now))
         } else {
-            let now = api.one::<LoadBalancer>(id, urgency);
-            now.map(|now| Seen::from(&now))
+            api.one::<LoadBalancer>(id, Urgency::Needed).map(|now| Seen::from(&now))
         };
         let is_deletion = self.action.is(Deletes);
         let now = match now {
-            Err(error) if error.kind == ErrorKind::NotFound && is_deletion => {
-                return Ok(Some(Applied::Done));
-            }
             Err(error) if error.kind == ErrorKind::NotFound => {
-                return Ok(Some(Applied::Overtaken));
+                return Ok(Some(if is_deletion { Applied::Done } else { Applied::Overtaken }));
             }
             now => now?,
         };
@@ -304,11 +289,7 @@ impl Change {
             }
             Some(answer) => (answer.action, answer.load_balancer),
         };
-        let running = match action.as_ref().map(|action| (action, action.end())) {
-            None | Some((_, Some(Ok(())))) => None,
-            Some((action, None)) => Some(action.id()),
-            Some((_, Some(Err(error)))) => return Err(error),
-        };
+        let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
             // The load balancer was created for one Service, and the plan of this Service needs no other load balancer.
@@ -340,18 +321,18 @@ impl Change {
     }
 
     fn failed(&self, failed: Failed) -> Result<Applied, Error> {
-        match (self.action, failed.code()) {
+        match (self.action, failed.code.as_str()) {
             // Another object has got the name. The list is read again to see who owns this object.
-            (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
+            (Action::Create | Action::Edit | Action::CreateCertificate, "uniqueness_error")
             // The load balancer was protected from deletion after the last read, so it stays.
-            | (Action::Delete, Some("protected"))
+            | (Action::Delete, "protected")
             // A load balancer has begun to use the certificate after the last read, so the certificate stays.
-            | (Action::DeleteCertificate, Some("resource_in_use"))
+            | (Action::DeleteCertificate, "resource_in_use")
             // Another program has made the same change first.
-            | (Action::AddTarget, Some("target_already_defined"))
-            | (Action::AddService, Some("source_port_already_used"))
-            | (Action::Attach, Some("load_balancer_already_attached"))
-            | (Action::RemoveTarget, Some("load_balancer_target_not_found")) => {
+            | (Action::AddTarget, "target_already_defined")
+            | (Action::AddService, "source_port_already_used")
+            | (Action::Attach, "load_balancer_already_attached")
+            | (Action::RemoveTarget, "load_balancer_target_not_found") => {
                 log::info!("{}; reading again", failed.error);
                 Ok(Applied::Overtaken)
             }
@@ -399,9 +380,7 @@ impl Change {
             "use_private_ip",
         ];
         let has_parts = self.parts() != (0, 0);
-        let Some(Code { code, fields }) = &failed.code else {
-            return false;
-        };
+        let Failed { code, fields, .. } = failed;
         // Examples of field names are `services[0].http.certificates`, `http.certificates`, and
         // the limit `load_balancer_targets`.
         let of_a_part = |field: &String| {
@@ -415,7 +394,7 @@ impl Change {
 
     /// The next step that a user can take after an error.
     fn next_step(&self, failed: &Failed) -> Option<String> {
-        let Code { code, fields } = failed.code.as_ref()?;
+        let Failed { code, fields, .. } = failed;
         let names = |wanted: &str| fields.iter().any(|field| field == wanted);
         let mut parts = ["targets", "services", "certificates"].iter();
         let names_part = parts.any(|part| names(&format!("load_balancer_{part}")));
@@ -524,7 +503,7 @@ impl provider::Change for Change {
         }
         let body = (method != Method::Delete).then_some(&change.request);
         let api = &change.project.api;
-        match api.write_secret(method, &path, body, &secrets) {
+        match api.write(method, &path, body, &secrets) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
         }
@@ -542,7 +521,7 @@ impl provider::Change for Change {
         match self.action {
             _ if self.purpose == Purpose::Release => ChangeKind::Release,
             Action::Delete => ChangeKind::Removal,
-            action if action.is(OfTarget) => ChangeKind::Targets,
+            Action::AddTarget | Action::RemoveTarget => ChangeKind::Targets,
             _ => ChangeKind::Settings,
         }
     }
@@ -589,8 +568,5 @@ pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
 
 /// The count with its noun, such as `1 port` or `2 ports`.
 fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

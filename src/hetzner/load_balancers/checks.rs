@@ -8,7 +8,7 @@ use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
 use super::ownership::context::Context;
 use super::ownership::labels::Labelled;
-use crate::provider::{Finding, ProviderId, Reason};
+use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed, when one of its targets is a node that the other profile has
@@ -17,11 +17,9 @@ use std::collections::BTreeSet;
 pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
-    let is_target = |id: &str| match other.parse_provider_id(id) {
-        ProviderId::Ours(server) => {
-            balancer.server_targets().any(|(target, _)| Some(target) == server.cloud())
-        }
-        ProviderId::Foreign | ProviderId::Unknown(_) => false,
+    let is_target = |id: &str| {
+        let server = other.parse_provider_id(id).ours().and_then(InstanceId::cloud);
+        server.is_some_and(|server| balancer.server_targets().any(|(target, _)| target == server))
     };
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     Some(format!(
@@ -126,8 +124,7 @@ pub(super) fn check_services(
 fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
-        let found =
-            there.and_then(|labelled| labelled.balancer.listener(port.listener.listen_port));
+        let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
         let listener = port.merged(found);
         if listener.is_https() {
             ids.extend(listener.certificates());

@@ -107,13 +107,10 @@ pub(super) fn leave_unused(
     plan.outcome = match plan.outcome {
         Outcome::Refused { why, .. } => {
             plan.findings.push(why);
-            let then = Then::Leave(leaves);
-            let changes = Vec::new();
-            Outcome::Change { changes, then }
+            Outcome::Change { changes: Vec::new(), then: Then::Leave(leaves) }
         }
         Outcome::Change { changes, then } => {
-            let then = then.and_leave(leaves);
-            Outcome::Change { changes, then }
+            Outcome::Change { changes, then: then.and_leave(leaves) }
         }
         other => other,
     };
@@ -158,10 +155,8 @@ pub(super) fn leave(
                 "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
                 balancer.shown()
             );
-            let fix = shell_command(
-                "hcloud load-balancer disable-protection",
-                &[&balancer.id, &"delete"],
-            );
+            let command = "hcloud load-balancer disable-protection";
+            let fix = shell_command(command, &[&balancer.id, &"delete"]);
             let fix = format!("to have it deleted, remove its protection: {fix}");
             let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
             (Vec::new(), Some(finding.by_provider()))

@@ -7,7 +7,6 @@ use super::diff::primary_ips;
 use super::diff::subnets::{self, Subnets};
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{Observed, Project, Snapshot};
-use super::ownership::index::{Balancers, Index};
 use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
@@ -34,67 +33,68 @@ pub(in crate::hetzner) type Types = Kept<BalancerType>;
 
 /// Reads what plans for these Services depend on.
 pub(in crate::hetzner) fn observe(
-    project: &Project,
+    project: Project,
     known: &Known,
     services: &[&Service],
     urgency: Urgency,
-) -> Result<Observed, Error> {
-    let api = &project.api;
-    let all: Vec<LoadBalancer> = api.list("", urgency)?;
-    let index = Index::new(&all);
-    let balancers = index.of(&all);
-    let mut observed = Observed::default();
+) -> Result<Snapshot, Error> {
+    let api = Arc::clone(&project.api);
+    let balancers = api.list("", urgency)?;
+    let mut snapshot = Snapshot::new(project, Observed { balancers, ..Observed::default() });
     let wanted: Vec<&str> = services
         .iter()
-        .filter(|service| needs_types(balancers, project, service))
-        .map(|service| wanted_type(project, service).unwrap_or_default())
+        .filter(|service| needs_types(&snapshot, service))
+        .map(|service| wanted_type(&snapshot.project, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
-        observed.types = Some(types(api, known.types, &wanted, urgency)?);
+        let is_good = |age: Duration, types: &[BalancerType]| {
+            // An empty name means that any type will do.
+            let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
+            age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
+        };
+        let types = known.types.get(|| None, is_good, || api.list("", urgency))?;
+        snapshot.observed.types = Some(types);
     }
     if let Some(network) = known.network {
-        let wants = (balancers, services);
-        let subnets = subnets::read(known.subnets, network, project, wants, urgency);
-        observed.subnets = Some(subnets?);
+        let subnets = subnets::read(known.subnets, network, &snapshot, services, urgency)?;
+        snapshot.observed.subnets = Some(subnets);
     }
     if services.iter().any(|service| needs_certificates(service)) {
-        observed.certificates = Some(api.list("", urgency)?);
+        snapshot.observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
         // When a user asks for the plan, the plan also reports which of the desired addresses an
         // existing load balancer lacks.
         Urgency::Asked => primary_ips::asks(service),
-        _ => needs_primary_ips(balancers, service),
+        _ => needs_primary_ips(&snapshot, service),
     };
     if services.iter().any(needs_primary_ips) {
-        observed.primary_ips = Some(api.list("", urgency)?);
+        snapshot.observed.primary_ips = Some(api.list("", urgency)?);
     }
-    observed.balancers = all;
-    Ok(observed)
+    Ok(snapshot)
 }
 
 /// Whether the snapshot has everything that plans for this Service depend on.
 pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
-    let (observed, balancers) = (&snapshot.observed, snapshot.balancers());
+    let observed = &snapshot.observed;
     observed.is_for_manifests
-        || (observed.types.is_some() || !needs_types(balancers, &snapshot.project, service))
+        || (observed.types.is_some() || !needs_types(snapshot, service))
             && (observed.certificates.is_some() || !needs_certificates(service))
-            && (observed.primary_ips.is_some() || !needs_primary_ips(balancers, service))
+            && (observed.primary_ips.is_some() || !needs_primary_ips(snapshot, service))
 }
 
 /// Whether the types must be read. An existing load balancer says itself what its own type can hold.
-fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bool {
-    let Some(balancer) = own(balancers, service) else {
-        return true;
-    };
-    let wanted = wanted_type(project, service);
-    wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+fn needs_types(snapshot: &Snapshot, service: &Service) -> bool {
+    let wanted = wanted_type(&snapshot.project, service);
+    own(snapshot, service).is_none_or(|balancer| {
+        wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+    })
 }
 
 /// The load balancer of a Service that has exactly one load balancer, and that neither shares it nor asks for a shared
 /// or external one. `None` for any other Service, which may get a new load balancer.
-fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
-    let found = balancers.may_be_of(service);
+fn own<'a>(snapshot: &'a Snapshot, service: &Service) -> Option<Labelled<'a>> {
+    let found = snapshot.balancers().may_be_of(service);
     let found: Vec<Labelled> =
         found.filter(|balancer| balancer.ownership.carries(service)).collect();
     let [balancer] = found.as_slice() else {
@@ -114,33 +114,14 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
 }
 
 /// Whether the Primary IPs must be read. An existing load balancer keeps the addresses that it was made with.
-fn needs_primary_ips(balancers: Balancers, service: &Service) -> bool {
-    primary_ips::asks(service) && own(balancers, service).is_none()
+fn needs_primary_ips(snapshot: &Snapshot, service: &Service) -> bool {
+    primary_ips::asks(service) && own(snapshot, service).is_none()
 }
 
 fn needs_certificates(service: &Service) -> bool {
-    let mut naming = [
-        &annotations::HTTP_CERTIFICATES,
-        &annotations::CERTIFICATE_TYPE,
-        &annotations::HTTP_TLS_SECRET,
-    ]
-    .into_iter();
-    naming.any(|annotation| has(service, annotation))
-}
-
-/// Returns the load balancer types, and reads them when the cached list is too old. `wanted` are the names of the types
-/// that the list must have. An empty name means that any type will do.
-fn types(
-    api: &Api,
-    known: &Types,
-    wanted: &[&str],
-    urgency: Urgency,
-) -> Result<Arc<Vec<BalancerType>>, Error> {
-    let is_good = |age: Duration, types: &[BalancerType]| {
-        let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
-        age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
-    };
-    known.get(|| None, is_good, || api.list("", urgency))
+    [&annotations::HTTP_CERTIFICATES, &annotations::CERTIFICATE_TYPE, &annotations::HTTP_TLS_SECRET]
+        .iter()
+        .any(|annotation| has(service, annotation))
 }
 
 /// How old the last sample of a metric may be.
@@ -167,7 +148,6 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
 
 impl Resource for LoadBalancer {
     const LIST: &'static str = "load_balancers";
-    const ONE: &'static str = "load_balancer";
     fn id(&self) -> u64 {
         self.id
     }
@@ -175,7 +155,6 @@ impl Resource for LoadBalancer {
 
 impl Resource for BalancerType {
     const LIST: &'static str = "load_balancer_types";
-    const ONE: &'static str = "load_balancer_type";
     const TAKES_SORT: bool = false;
 
     fn id(&self) -> u64 {
@@ -185,7 +164,6 @@ impl Resource for BalancerType {
 
 impl Resource for PrimaryIp {
     const LIST: &'static str = "primary_ips";
-    const ONE: &'static str = "primary_ip";
     fn id(&self) -> u64 {
         self.id
     }

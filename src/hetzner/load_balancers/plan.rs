@@ -5,7 +5,6 @@
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, boxed};
 use super::checks::{check_services, kind};
-use super::desired::Desired;
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
@@ -31,62 +30,16 @@ impl Snapshot {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);
         }
-        let asked = self.settle(of, None);
-        let Err(Unsettled::Stays(stays)) = &asked.found else {
-            return self.bring_in_order(asked);
+        let (asked, found) = self.settle(of, None);
+        let Err(Unsettled::Stays(stays)) = &found else {
+            return asked.bring_in_order(found);
         };
-        let mut plan = self.bring_in_order(self.settle(of, Some(stays)));
+        let (settled, found_meanwhile) = self.settle(of, Some(stays));
+        let mut plan = settled.bring_in_order(found_meanwhile);
         // Other Services decide whether the Service may use the load balancer that it asks for, and which Service has
         // the port. So the Services may have to be read again.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
-    }
-
-    fn bring_in_order(&self, settled: Settled) -> LoadBalancerPlan {
-        let Settled { mut parser, context, mut desired, found, needs, stays } = settled;
-        let mut plan = LoadBalancerPlan { needs, ..LoadBalancerPlan::default() };
-        let there = found.as_ref().ok().and_then(Found::balancer);
-        let reason = match found {
-            Ok(found) => {
-                let comparison = Comparison {
-                    parser: &mut parser,
-                    context: &context,
-                    desired: &mut desired,
-                    found,
-                    stays,
-                };
-                comparison.complete(&mut plan);
-                Reason::SyncLoadBalancerFailed
-            }
-            Err(Unsettled::Unfound(Unfound::NotAdopted(why))) => {
-                parser.problem(why.message);
-                why.reason
-            }
-            Err(Unsettled::Unfound(Unfound::Several(why))) => {
-                parser.problem(why);
-                return refused(plan, parser, Reason::SyncLoadBalancerFailed);
-            }
-            Err(Unsettled::Unread | Unsettled::Stays(_)) => {
-                let why = "not everything that the plan depends on was read: read again";
-                return plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, why));
-            }
-        };
-        if parser.problems.is_empty() {
-            (_, plan.findings) = parser.end();
-            return plan;
-        }
-        // The Service can't have what it asks for now, so the plan shows users the load balancer that
-        // the Service already has.
-        let serving = || owned(context.balancers, context.service, context.cluster).next();
-        let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
-        plan.found = plan.found.or_else(shown);
-        plan = refused(plan, parser, reason);
-        // The mode is set although the plan is refused. Otherwise a tenant could avoid mode `Proxy` by a
-        // mistake in an annotation.
-        if desired.in_status.is_by_proxy {
-            plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
-        }
-        if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
     /// The plan that deletes the Service's load balancer, or takes the Service off it.
@@ -98,10 +51,9 @@ impl Snapshot {
             return plan.refuse(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
         }
         let mut all = Vec::new();
-        let is_released =
-            |balancer: &Labelled| balancer.ownership.released.as_ref() == Some(&service.uid);
-        for balancer in owned(balancers, service, cluster).filter(|balancer| !is_released(balancer))
-        {
+        let uid = Some(&service.uid);
+        let is_managed = |balancer: &Labelled| balancer.ownership.released.as_ref() != uid;
+        for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
             // A port without its label is recognised by the Service's status, so the status must not be emptied yet
@@ -147,8 +99,7 @@ impl Snapshot {
         cluster: &'a Cluster,
     ) -> (LoadBalancerPlan, Context<'a>) {
         let mut parser = AnnotationParser::new(service);
-        let of = For::new(service, &[], cluster);
-        let context = self.context(&mut parser, of, None);
+        let context = self.context(&mut parser, For { service, nodes: &[], cluster }, None);
         let mut plan = LoadBalancerPlan::default();
         plan.needs.services = rests_on_owners(&context);
         (plan, context)
@@ -171,7 +122,7 @@ impl Snapshot {
         let given = Snapshot::new(self.project.clone(), observed);
         // The load balancer that the Service asks for may not be adopted. The Service does not get
         // the assigned one instead.
-        if let Err(Unsettled::Unfound(Unfound::NotAdopted(why))) = given.settle(of, None).found {
+        if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
         let mut plan = given.plan_service(of);
@@ -202,46 +153,82 @@ impl Snapshot {
 }
 
 /// The last stages: the comparison of the load balancer with what the Service wants, and the outcome.
-struct Comparison<'a, 'b> {
-    parser: &'a mut AnnotationParser<'b>,
-    context: &'a Context<'b>,
-    desired: &'a mut Desired,
-    found: Found<'b>,
-    /// Whether the Service stays on a load balancer other than the one that it asks for.
-    stays: bool,
-}
+impl<'a> Settled<'a> {
+    fn bring_in_order(mut self, found: Result<Found<'a>, Unsettled>) -> LoadBalancerPlan {
+        let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
+        let there = found.as_ref().ok().and_then(Found::balancer);
+        let reason = match found {
+            Ok(found) => {
+                self.complete(&found, &mut plan);
+                Reason::SyncLoadBalancerFailed
+            }
+            Err(Unsettled::Unfound(Unfound::NotAdopted(why))) => {
+                self.parser.problem(why.message);
+                why.reason
+            }
+            Err(Unsettled::Unfound(Unfound::Several(why))) => {
+                self.parser.problem(why);
+                return refused(plan, self.parser, Reason::SyncLoadBalancerFailed);
+            }
+            Err(Unsettled::Unread | Unsettled::Stays(_)) => {
+                let why = "not everything that the plan depends on was read: read again";
+                return plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, why));
+            }
+        };
+        let Settled { parser, context, desired, stays, .. } = self;
+        if parser.problems.is_empty() {
+            (_, plan.findings) = parser.end();
+            return plan;
+        }
+        // The Service can't have what it asks for now, so the plan shows users the load balancer that
+        // the Service already has.
+        let serving = || owned(context.balancers, context.service, context.cluster).next();
+        let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
+        plan.found = plan.found.or_else(shown);
+        plan = refused(plan, parser, reason);
+        // The mode is set although the plan is refused. Otherwise a tenant could avoid mode `Proxy` by a
+        // mistake in an annotation.
+        if desired.in_status.is_by_proxy {
+            plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
+        }
+        if stays { plan } else { leave_unused(plan, &context, &desired, there) }
+    }
 
-impl<'b> Comparison<'_, 'b> {
     /// Completes the plan, and adds problems to the parser.
-    fn complete(mut self, plan: &mut LoadBalancerPlan) {
-        let (context, there) = (self.context, self.found.balancer());
+    fn complete(&mut self, found: &Found<'a>, plan: &mut LoadBalancerPlan) {
+        let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {
             certificates: shown(&balancer, context.observed.certificates.as_deref()),
             ..status::for_people(balancer, context.cluster)
         });
         let whole = self.desired.whole.as_mut();
         if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
-            subnets::leave_out_refused(self.parser, context, attach, there);
+            subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
-        let kind = kind(self.parser, context, self.desired, there);
-        check_services(self.parser, context, self.desired, kind, there);
+        let kind = kind(&mut self.parser, context, &self.desired, there);
+        check_services(&mut self.parser, context, &self.desired, kind, there);
         self.parser.end_whole(there.is_some());
         plan.outcome = match kind.filter(|_| self.parser.problems.is_empty()) {
-            Some(kind) => self.outcome(kind, plan),
+            Some(kind) => self.outcome(found, kind, plan),
             None => Outcome::Waiting,
         };
         if let Some(whole) = &self.desired.whole {
-            primary_ips::report(self.parser, context, whole, there);
+            primary_ips::report(&mut self.parser, &self.context, whole, there);
         }
     }
 
     /// Returns the outcome of the plan, and fills the plan's other fields.
-    fn outcome(&mut self, kind: &'b BalancerType, plan: &mut LoadBalancerPlan) -> Outcome {
-        let (context, there) = (self.context, self.found.balancer());
-        let waits = self.waits();
+    fn outcome(
+        &mut self,
+        found: &Found<'a>,
+        kind: &'a BalancerType,
+        plan: &mut LoadBalancerPlan,
+    ) -> Outcome {
+        let (context, there) = (&self.context, found.balancer());
+        let waits = self.waits(there);
         let carries_uid = |balancer: Labelled| balancer.ownership.carries(context.service);
         let is_ours = |balancer| !context.group.is_external() || carries_uid(balancer);
-        plan.carries_uid = matches!(self.found, Found::Own(one) if is_ours(one));
+        plan.carries_uid = matches!(found, Found::Own(balancer) if is_ours(*balancer));
         let certificates = std::mem::take(&mut self.desired.certificates);
         plan.claims = certificates.claims;
         let so_far = Differences {
@@ -249,10 +236,11 @@ impl<'b> Comparison<'_, 'b> {
             fields: certificates.fields,
             ..Differences::default()
         };
-        let (differences, left) = self.differences(kind, so_far);
+        let (differences, left) = self.differences(found, kind, so_far);
         plan.fields = differences.fields;
+        let context = &self.context;
         let others = if self.parser.problems.is_empty() && !self.stays {
-            leave_others(context, there, self.parser)
+            leave_others(context, there, &mut self.parser)
         } else {
             Leaving::default()
         };
@@ -262,7 +250,7 @@ impl<'b> Comparison<'_, 'b> {
         // While the Service moves to a load balancer that can't serve it yet, the previous one serves it, and
         // the status stays.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
-            plan.status = Some(status::wanted(&there, self.desired, context));
+            plan.status = Some(status::wanted(&there, &self.desired, context));
         }
         let changes = boxed(differences.changes);
         if there.is_none() && changes.is_empty() {
@@ -273,8 +261,7 @@ impl<'b> Comparison<'_, 'b> {
         // at least one target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
-        let mut leaves = Vec::new();
-        leaves.extend(is_made.then_some(others.changes).into_iter().flatten());
+        let mut leaves = if is_made { others.changes } else { Vec::new() };
         leaves.extend(left);
         let is_left = there.is_some_and(|there| context.group.is_being_left(there));
         let then = make_before_break(moves, leaves, is_unfinished || is_left);
@@ -282,11 +269,9 @@ impl<'b> Comparison<'_, 'b> {
     }
 
     /// Whether a port waits for its certificate.
-    fn waits(&self) -> bool {
-        let there = self.found.balancer();
+    fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
-            let found =
-                there.and_then(|labelled| labelled.balancer.listener(port.listener.listen_port));
+            let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
             port.waits || port.is_put_off(found)
         })
     }
@@ -295,19 +280,19 @@ impl<'b> Comparison<'_, 'b> {
     /// Service decides, also returns the changes that take the Service off it.
     fn differences(
         &mut self,
-        kind: &'b BalancerType,
-        found: Differences,
+        found: &Found<'a>,
+        kind: &'a BalancerType,
+        so_far: Differences,
     ) -> (Differences, Vec<Box<dyn provider::Change>>) {
-        let (context, there) = (self.context, self.found.balancer());
         let diff = Diff {
-            parser: self.parser,
-            context,
-            desired: self.desired,
+            parser: &mut self.parser,
+            context: &self.context,
+            desired: &self.desired,
             kind,
-            balancer: there,
-            found,
+            balancer: found.balancer(),
+            found: so_far,
         };
-        match (&self.found, &self.desired.whole) {
+        match (found, &self.desired.whole) {
             (Found::Nothing(name), Some(whole)) => (diff.create(whole, name.clone()), Vec::new()),
             (Found::Own(balancer) | Found::Adopted(balancer), None)
                 if self.desired.ports.is_empty() =>
@@ -315,7 +300,7 @@ impl<'b> Comparison<'_, 'b> {
                 // The Service has no port on the load balancer. As targets its nodes would get the traffic of other
                 // owners' ports, and no label would say for which Service.
                 let why = "none of its ports can be had there";
-                (diff.found, take_off(context, *balancer, why))
+                (diff.found, take_off(&self.context, *balancer, why))
             }
             (Found::Adopted(balancer), _) => {
                 (diff.bring_in_order(Some(adopted(*balancer))), Vec::new())

@@ -19,13 +19,12 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 
-/// The result of the first stages: what a Service wants, and the load balancer that was found for it.
+/// The result of the first stages: what a Service wants.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: Context<'a>,
     /// What the Service wants, without the ports that belong to other Services or owners.
     pub(super) desired: Desired,
-    pub(super) found: Result<Found<'a>, Unsettled<'a>>,
     pub(super) needs: Needs,
     /// Whether the Service stays on a load balancer other than the one that it asks for.
     pub(super) stays: bool,
@@ -56,21 +55,15 @@ pub(super) struct For<'a> {
     pub(super) cluster: &'a Cluster,
 }
 
-impl<'a> For<'a> {
-    pub(super) fn new(
-        service: &'a Service,
-        nodes: &'a [OfferedNode],
-        cluster: &'a Cluster,
-    ) -> For<'a> {
-        For { service, nodes, cluster }
-    }
-}
-
 impl Snapshot {
     /// Reads what the Service asks for, and finds its load balancer and its ports on the load balancer. `stays` is
     /// given when the Service can't have the load balancer that it asks for. It contains the load balancer that the
-    /// Service keeps, and the reason.
-    pub(super) fn settle<'a>(&'a self, of: For<'a>, stays: Option<&Stays<'a>>) -> Settled<'a> {
+    /// Service keeps, and the reason. The second value is the load balancer that was found.
+    pub(super) fn settle<'a>(
+        &'a self,
+        of: For<'a>,
+        stays: Option<&Stays<'a>>,
+    ) -> (Settled<'a>, Result<Found<'a>, Unsettled<'a>>) {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
         let context = self.context(&mut parser, of, on);
@@ -94,7 +87,7 @@ impl Snapshot {
                 .map_err(Unsettled::Unfound)
                 .and_then(|found| settle_ports(&mut parser, &context, &mut desired, found, stays))
         };
-        Settled { parser, context, desired, found, needs, stays: stays.is_some() }
+        (Settled { parser, context, desired, needs, stays: stays.is_some() }, found)
     }
 
     pub(super) fn context<'a>(
@@ -112,7 +105,7 @@ impl Snapshot {
             service: of.service,
             nodes: of.nodes,
             cluster: of.cluster,
-            certificates: self.certificates(),
+            certificates: self.observed.certificates.as_deref().unwrap_or_default(),
             group: group(parser, of.service, known, of.cluster, stays_on),
         }
     }

@@ -41,7 +41,7 @@ impl provider::Snapshot for Snapshot {
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        self.plan_service(For::new(service, nodes, cluster))
+        self.plan_service(For { service, nodes, cluster })
     }
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
@@ -75,7 +75,7 @@ impl provider::Snapshot for Snapshot {
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        self.plan_given(id, For::new(service, nodes, cluster))
+        self.plan_given(id, For { service, nodes, cluster })
     }
 
     fn has_server_of(&self, cluster: &Cluster) -> bool {
@@ -123,9 +123,8 @@ impl provider::Snapshot for Snapshot {
             let mut uids = balancer.ownership.uids();
             uids.any(|uid| services.contains(uid.as_str()))
         };
-        Some(
-            all.filter(is_ours).flat_map(|balancer| shown(&balancer, Some(certificates))).collect(),
-        )
+        let shown = |balancer: Labelled| shown(&balancer, Some(certificates));
+        Some(all.filter(is_ours).flat_map(shown).collect())
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -135,10 +134,8 @@ impl provider::Snapshot for Snapshot {
                 balancer.ownership.service.as_ref().or(balancer.ownership.group.as_ref()).cloned();
             (status::for_people(balancer, names), service.unwrap_or_default())
         };
-        let all = self.balancers().all();
-        all.filter(|balancer| balancer.ownership.uids().any(|uid| !uid.is_empty()))
-            .map(shown)
-            .collect()
+        let has_uid = |balancer: &Labelled| balancer.ownership.uids().any(|uid| !uid.is_empty());
+        self.balancers().all().filter(has_uid).map(shown).collect()
     }
 
     fn known_group(&self, key: String) -> String {

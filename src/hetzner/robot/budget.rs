@@ -57,10 +57,7 @@ impl Call {
     /// Returns the number of calls in the budget that this kind of call may not use, because the other kinds of calls
     /// need this part.
     fn reserve(self) -> f64 {
-        match self {
-            Call::Server => 20.0,
-            Call::List | Call::Reset => 0.0,
-        }
+        if self == Call::Server { 20.0 } else { 0.0 }
     }
 }
 
@@ -83,7 +80,8 @@ impl Budget {
         let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
             let why = format!("{what}: not sent: {why}");
-            return Err(limited(*until - now, false, why));
+            let retry_in = *until - now;
+            return Err(Error::new(ErrorKind::RateLimited { retry_in, put_off: false }, why));
         }
         let bucket = match call {
             Call::List | Call::Server => &mut state.server,
@@ -94,7 +92,7 @@ impl Budget {
                 "{what}: put off: ccm makes {} such calls an hour at most, fewer than Robot takes",
                 bucket.holds + bucket.back_an_hour - call.reserve()
             );
-            limited(retry_in, true, why)
+            Error::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)
         })
     }
 
@@ -133,10 +131,6 @@ impl Bucket {
         ROBOT_REMAINING.set(&[self.name], self.left.floor());
         Ok(())
     }
-}
-
-fn limited(retry_in: Duration, put_off: bool, message: String) -> Error {
-    Error::new(ErrorKind::RateLimited { retry_in, put_off }, message)
 }
 
 #[cfg(test)]

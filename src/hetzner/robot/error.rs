@@ -17,16 +17,8 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// Whether the web service's own error code says that the server does not exist, or that there is no server at all.
-    pub(super) fn is_no_server(&self) -> bool {
-        self.is_404("SERVER_NOT_FOUND")
-    }
-
-    pub(super) fn is_without_reset(&self) -> bool {
-        self.is_404("RESET_NOT_AVAILABLE")
-    }
-
-    fn is_404(&self, code: &str) -> bool {
+    /// Whether the answer is a 404 with this error code of the web service's own.
+    pub(super) fn is_404(&self, code: &str) -> bool {
         self.status == Some(404) && self.code.as_deref() == Some(code)
     }
 

@@ -24,8 +24,6 @@ pub(super) struct Login {
 
 #[derive(Default)]
 struct State {
-    /// A counter that grows when the credentials change. Its value stands for the credentials that were sent last.
-    number: u64,
     /// The `Authorization` header that was sent last.
     shown: Option<Secret>,
     /// The refused logins that still prevent other logins, with the oldest first.
@@ -115,11 +113,8 @@ impl Issuer for Login {
                 refusal.at, refusal.ends
             ));
         }
-        if state.shown != credentials.header {
-            state.shown.clone_from(&credentials.header);
-            state.number += 1;
-        }
-        Ok(Credentials { number: state.number, ..credentials })
+        state.shown.clone_from(&credentials.header);
+        Ok(credentials)
     }
 
     fn refused(&self, _number: u64) {
@@ -133,9 +128,9 @@ impl State {
         let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
         let is_full = self.refusals.len() >= TRIES_AT_MOST;
-        let holds = |refusal: &&Refusal| match &refusal.header {
-            None => true,
-            Some(refused) => is_full || Some(refused) == header,
+        let holds = |refusal: &&Refusal| {
+            let refused = refusal.header.as_ref();
+            is_full || refused.is_none() || refused == header
         };
         self.refusals.iter().find(holds)
     }

@@ -86,14 +86,13 @@ impl Robot {
             Failed::from(Error::new(ErrorKind::Unauthorized, why))
         })?;
         self.budget.admit(call, &what, clock::now()).map_err(Failed::from)?;
-        let error = match self.http.get(path) {
+        let mut failed = match self.http.get(path) {
             Ok(reply) => {
                 self.login.accepted();
                 return Ok(reply.value);
             }
-            Err(error) => error,
+            Err(error) => Failed::of(error),
         };
-        let mut failed = Failed::of(error);
         match &mut failed.error.kind {
             ErrorKind::Unauthorized => self.login.refuse(false),
             ErrorKind::Forbidden => self.login.refuse(true),
@@ -120,7 +119,7 @@ impl Dedicated for Robot {
         let path = "/server";
         match self.read::<Vec<Entry>>(path, Call::List) {
             Ok(entries) => instances(entries).map_err(|why| self.incomplete(path, &why)),
-            Err(failed) if failed.is_no_server() => Ok(Vec::new()),
+            Err(failed) if failed.is_404("SERVER_NOT_FOUND") => Ok(Vec::new()),
             Err(failed) => Err(failed.error),
         }
     }
@@ -133,7 +132,7 @@ impl Dedicated for Robot {
                 let why = format!("answered server {}", entry.server.server_number);
                 Err(self.incomplete(&path, &why))
             }
-            Err(failed) if failed.is_no_server() => {
+            Err(failed) if failed.is_404("SERVER_NOT_FOUND") => {
                 Err(Error::new(ErrorKind::NotFound, failed.error.message))
             }
             Err(failed) => Err(failed.error),
@@ -154,7 +153,7 @@ impl Dedicated for Robot {
                 let why = format!("answered server {}", reset.server_number);
                 Err(self.incomplete(&path, &why))
             }
-            Err(failed) if failed.is_without_reset() => Ok(None),
+            Err(failed) if failed.is_404("RESET_NOT_AVAILABLE") => Ok(None),
             Err(failed) => Err(failed.error),
         }
     }
@@ -267,10 +266,7 @@ fn label(product: &str) -> Interned {
 
 /// Returns the network zone of the Cloud's location with this name, because Robot does not report network zones.
 fn network_zone(location: &str) -> &'static str {
-    match location {
-        "fsn1" | "nbg1" | "hel1" => "eu-central",
-        _ => "",
-    }
+    if matches!(location, "fsn1" | "nbg1" | "hel1") { "eu-central" } else { "" }
 }
 
 #[cfg(test)]

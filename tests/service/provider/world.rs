@@ -236,7 +236,7 @@ pub fn hetzner_at(
             ..connection()
         },
         network: sandbox.network().map(NetworkSelector::Id),
-        load_balancers,
+        load_balancers: load_balancers.map(Arc::new),
         gate,
         urgency,
         ..settings(AddressFamily::Ipv4)

@@ -182,10 +182,10 @@ fn choose<'a>(
         ));
         return None;
     }
-    let named = context.certificates.with_name(&wanted.name);
+    let named = Certificate::with_name(context.certificates, &wanted.name);
     // A Service that was created again has another default name, and can use the certificate that it left before.
     let is_free = named.is_none() && !wanted.is_named;
-    let left = context.certificates.all.iter().filter(|certificate| {
+    let left = context.certificates.iter().filter(|certificate| {
         is_free
             && certificate.was_made_for(context.service, context.cluster)
             && differs(certificate, wanted).is_none()
@@ -237,7 +237,7 @@ fn by_label<'a>(
     let carries = |certificate: &&Certificate| {
         certificate.service_uid() == Some(uid) && is_free(&certificate.name)
     };
-    let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
+    let own: Vec<&Certificate> = context.certificates.iter().filter(carries).collect();
     let named = own.iter().find(|certificate| certificate.name == wanted.name);
     let same = || own.iter().find(|certificate| differs(certificate, wanted).is_none());
     let found = match (named.or_else(same), own.as_slice()) {

@@ -407,7 +407,7 @@ impl PortReader<'_, '_> {
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
-        let usable = context.certificates.all.iter().filter(may_use);
+        let usable = context.certificates.iter().filter(may_use);
         let names = usable.map(|certificate| certificate.name.as_str());
         let near = self.parser.has_room().then(|| did_you_mean(name, names));
         self.parser.problem(format!(
@@ -420,7 +420,7 @@ impl PortReader<'_, '_> {
     /// Returns the ID of a certificate that an annotation names, when the port can use the certificate now.
     fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
-        let Some(certificate) = context.certificates.named(name) else {
+        let Some(certificate) = Certificate::named(context.certificates, name) else {
             self.report_missing(name, source);
             return None;
         };

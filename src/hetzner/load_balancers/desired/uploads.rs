@@ -136,7 +136,7 @@ fn upload_one(
     }
     let digest = Some(pair.digest.as_str());
     let is_it = |certificate: &&Certificate| is_upload(certificate, cluster, secret, digest);
-    if let Some(found) = context.certificates.all.iter().find(is_it) {
+    if let Some(found) = context.certificates.iter().find(is_it) {
         return Ok(Some(found.id));
     }
     let name = free_name(context, secret, pair)?;
@@ -152,8 +152,9 @@ fn upload_one(
     });
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
     let upload = Description::new(Verb::UPLOAD, noun, format!(" {from}"));
-    let change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
-    all.changes.push(change.with_pair(Arc::clone(pair)));
+    let mut change = Change::new(context.project, Action::CreateCertificate, None, body, upload);
+    change.pair = Some(Arc::clone(pair));
+    all.changes.push(change);
     all.claims.push(Claim::Certificate(name));
     Ok(None)
 }
@@ -164,7 +165,7 @@ fn free_name(context: &Context, secret: &SecretName, pair: &TlsPair) -> Result<S
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
         let name = names::upload_name(secret, &pair.digest, context.cluster, taken_by);
-        match context.certificates.with_name(&name) {
+        match Certificate::with_name(context.certificates, &name) {
             None => return Ok(name),
             Some(other) => taken_by = Some(other.id),
         }
@@ -179,7 +180,7 @@ fn free_name(context: &Context, secret: &SecretName, pair: &TlsPair) -> Result<S
 /// now. A certificate that load balancers use is preferred, then the newest.
 fn uploaded_before(context: &Context, secret: &SecretName) -> Option<u64> {
     let is_it = |certificate: &&Certificate| is_upload(certificate, context.cluster, secret, None);
-    let all = context.certificates.all.iter().filter(is_it);
+    let all = context.certificates.iter().filter(is_it);
     let best = all.max_by_key(|certificate| (!certificate.used_by.is_empty(), certificate.id));
     best.map(|certificate| certificate.id)
 }

@@ -94,15 +94,11 @@ impl Diff<'_, '_> {
             most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
         };
         let set = of_addresses.or(location);
-        let location = match zone {
-            Some(_) => set,
-            None => set.or_else(|| most(TopologyLabel::Zone)),
-        };
-        let zone = match location {
-            Some(_) => None,
-            None => zone.or_else(|| most(TopologyLabel::Region)),
-        };
-        let there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
+        let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
+        let zone =
+            if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
+        let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
+        there.sort_unstable();
         let is_there = |location: &Sourced<String>| {
             there.is_empty() || there.contains(&location.value.as_str())
         };
@@ -117,8 +113,6 @@ impl Diff<'_, '_> {
                 None
             }
             Some(location) if !is_there(location) => {
-                let mut there = there.clone();
-                there.sort_unstable();
                 self.parser.problem(format!(
                     "{}: there is no location {:?} for load balancers of type {}; use {}",
                     location.source,
@@ -141,7 +135,7 @@ impl Diff<'_, '_> {
         for value in nodes.filter_map(|node| node.labels.get(label)) {
             *counts.entry(value).or_default() += 1;
         }
-        let most = counts.values().max().copied()?;
-        counts.into_iter().find(|(_, count)| *count == most).map(|(value, _)| value.to_owned())
+        let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+        Some(most.to_owned())
     }
 }

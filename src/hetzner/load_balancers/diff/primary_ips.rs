@@ -208,10 +208,7 @@ impl AskedIp {
         let found = all.and_then(|all| PrimaryIp::named(all.iter(), text));
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
-        let is_it = match found {
-            Some(one) => id == Some(one.id),
-            None => by_text,
-        };
+        let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
         // A name can only be checked when the list of Primary IPs was read.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
@@ -252,7 +249,7 @@ fn place(
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),
     };
-    match wanted.filter(|wanted| wanted.value != *is) {
+    match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => parser.problem(format!(
             "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \
              set annotation {} to {:?}",
@@ -265,7 +262,7 @@ fn place(
         )),
         None => {
             let source = &whole.place.location.as_ref().unwrap_or(asked).source;
-            chosen.location = Some(Sourced::new(at.name.clone(), source.clone()));
+            chosen.location = Some(Sourced::new(at.name.to_string(), source.clone()));
         }
     }
 }

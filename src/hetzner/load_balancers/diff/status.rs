@@ -27,11 +27,8 @@ pub(crate) fn wanted(
     desired: &Desired,
     context: &Context,
 ) -> Vec<Ingress> {
-    if desired.ports.is_empty() && !context.group.is_own() {
-        Vec::new()
-    } else {
-        ingress(balancer, desired)
-    }
+    let has_no_port = desired.ports.is_empty() && !context.group.is_own();
+    if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
 /// The present entries of the Service's status, with mode `Proxy` for each address. `None` when no load balancer
@@ -66,17 +63,15 @@ pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     let mode = if is_by_proxy { PROXY } else { "VIP" };
     let public = desired.public().map(|public| public.value).unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);
-    let private = private_then(balancer, desired).into_iter();
-    let private = private.map(|ip| (IpAddr::from(ip), Some(&in_status.without_private)));
-    let public = public.map(|ip| (ip, Some(&in_status.without_ipv6).filter(|_| ip.is_ipv6())));
-    let all = public.chain(private);
-    let shown = all.filter(|(_, without)| without.is_none_or(|without| !without.value));
-    let entry = |(ip, _): (IpAddr, _)| Ingress {
+    let public = public.filter(|ip| !(ip.is_ipv6() && in_status.without_ipv6.value));
+    let private = private_then(balancer, desired).into_iter().map(IpAddr::from);
+    let private = private.filter(|_| !in_status.without_private.value);
+    let entry = |ip: IpAddr| Ingress {
         ip: Some(ip.to_string()),
         hostname: None,
         ip_mode: Some(mode.to_owned()),
     };
-    shown.map(entry).collect()
+    public.chain(private).map(entry).collect()
 }
 
 /// The addresses at which the load balancer answers, with the public addresses first.
@@ -97,7 +92,7 @@ pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
         id: balancer.id,
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
-        location: balancer.location.name.clone(),
+        location: balancer.location.name.to_string(),
         use_of: group::use_of(balancer),
         group: group::name(balancer),
         ports: group::port_owners(balancer, cluster),
@@ -126,15 +121,11 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
 /// The private IPs that the load balancer will have after it is attached to the desired Network. An IP that the API has
 /// not chosen yet is left out.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
-    let nets = balancer.private_net.iter();
-    match desired.attach().map(|attach| (attach, &attach.ip)) {
-        None => nets.filter_map(|net| net.ip).collect(),
-        Some((_, Some(ip))) => vec![ip.value],
-        Some((attach, None)) => {
-            let own = balancer.attached(attach.network);
-            own.and_then(|net| net.ip).into_iter().collect()
-        }
-    }
+    let Some(attach) = desired.attach() else {
+        return balancer.private_net.iter().filter_map(|net| net.ip).collect();
+    };
+    let asked = attach.ip.as_ref().map(|ip| ip.value);
+    asked.or_else(|| balancer.attached(attach.network)?.ip).into_iter().collect()
 }
 
 /// The machines that a target leads to, each with the results of its health checks. A label selector leads to every

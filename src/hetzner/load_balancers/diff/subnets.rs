@@ -5,8 +5,7 @@ use crate::hetzner::api::Kept;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::{self as a, values as v};
 use crate::hetzner::load_balancers::desired::Attach;
-use crate::hetzner::load_balancers::ownership::context::{Context, Project};
-use crate::hetzner::load_balancers::ownership::index::Balancers;
+use crate::hetzner::load_balancers::ownership::context::{Context, Snapshot};
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::variables::HCLOUD_NETWORK;
@@ -30,37 +29,32 @@ pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 pub(crate) fn read(
     known: &Subnets,
     network: &Network,
-    project: &Project,
-    (balancers, services): (Balancers, &[&Service]),
+    snapshot: &Snapshot,
+    services: &[&Service],
     urgency: Urgency,
 ) -> Result<Arc<Vec<Subnet>>, Error> {
     known.get(
         || Some((network.read, network.subnets.clone())),
         |age, known| {
-            let fits = |service: &&Service| fits(known, network.id, project, balancers, service);
+            let fits = |service: &&Service| fits(known, network.id, snapshot, service);
             age < CERTAIN || services.iter().all(fits)
         },
-        || Ok(project.api.one::<Network>(network.id, urgency)?.subnets),
+        || Ok(snapshot.project.api.one::<Network>(network.id, urgency)?.subnets),
     )
 }
 
 /// Whether one of the cached subnets fits what this Service asks for, or whether its load balancer is already attached
 /// as the Service asks.
-fn fits(
-    known: &[Subnet],
-    network: u64,
-    project: &Project,
-    balancers: Balancers,
-    service: &Service,
-) -> bool {
+fn fits(known: &[Subnet], network: u64, snapshot: &Snapshot, service: &Service) -> bool {
+    let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let ip = ip.map(|ip| ip.value);
-    let ip = ip.filter(|ip| project.defaults.permitted.allows_private_ipv4(*ip));
+    let ip = ip.filter(|ip| defaults.permitted.allows_private_ipv4(*ip));
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let range = range.or_else(|| project.defaults.network.private_subnet.clone());
+    let range = range.or_else(|| defaults.network.private_subnet.clone());
     let range = range.map(|range| range.value);
-    let own = balancers.with_uid(&service.uid);
+    let own = snapshot.balancers().with_uid(&service.uid);
     own.iter()
         .filter_map(|labelled| labelled.balancer.attached(network))
         .any(|net| ip.is_none() || net.ip == ip)
@@ -78,13 +72,11 @@ pub(crate) fn leave_out_refused(
     let (project, network) = (context.project, attach.network);
     let has = there.and_then(|labelled| labelled.balancer.attached(network)?.ip);
     let permitted = &project.defaults.permitted;
-    let Some(ranges) = &permitted.private_ipv4_ranges else {
-        return;
-    };
     let is_left_out = |ip: &mut Sourced<Ipv4Addr>| {
         Some(ip.value) != has && !permitted.allows_private_ipv4(ip.value)
     };
-    let Some(ip) = attach.ip.take_if(is_left_out) else {
+    let left_out = attach.ip.take_if(is_left_out);
+    let (Some(ranges), Some(ip)) = (&permitted.private_ipv4_ranges, left_out) else {
         return;
     };
     let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();

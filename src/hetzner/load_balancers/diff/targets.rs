@@ -23,20 +23,12 @@ const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 /// The existing targets that are nodes, and how targets are to be reached. Targets that the load balancer loses when it
 /// moves to the desired Network are left out.
-struct Ways {
+struct Ways<'a> {
+    context: &'a Context<'a>,
+    desired: &'a Desired,
     /// The existing targets that are nodes. The value is whether the target is reached by its private IP. The map is
     /// empty for a new load balancer.
     there: BTreeMap<TargetId, bool>,
-    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
-    by_private: bool,
-    /// Whether existing targets keep the private or public IP by which they are reached, because no Service
-    /// may decide this.
-    stays: bool,
-    /// Whether it is known which addresses are in the private Network. A command in a shell may run
-    /// without this knowledge.
-    knows_subnets: bool,
-    /// The ID of the private Network.
-    network: Option<u64>,
 }
 
 /// Targets, each with the name of its node.
@@ -64,28 +56,24 @@ fn targets_of_nodes(
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
-    let is_node = |target: &TargetId| {
-        is_node(target) && !balancer.is_some_and(|balancer| group.is_before(balancer, *target))
-    };
+    let is_before = |target| balancer.is_some_and(|balancer| group.is_before(balancer, target));
     let all = balancer.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
-    all.filter(|(target, _)| is_node(target)).collect()
+    all.filter(|(target, _)| is_node(target) && !is_before(*target)).collect()
 }
 
-impl Ways {
-    fn new(context: &Context, desired: &Desired, balancer: Option<Labelled>) -> Ways {
-        let private = &desired.use_private_ip;
+impl<'a> Ways<'a> {
+    fn new(context: &'a Context<'a>, desired: &'a Desired, balancer: Option<Labelled>) -> Ways<'a> {
         let attach = desired.attach();
         let detached =
             attach.zip(balancer).is_some_and(|(attach, balancer)| attach.detaches(&balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
         there.retain(|_, by_private| !(detached && *by_private));
-        Ways {
-            there,
-            by_private: private.value,
-            stays: context.group.keeps_ways(),
-            knows_subnets: context.observed.subnets.is_some(),
-            network: context.project.network,
-        }
+        Ways { context, desired, there }
+    }
+
+    /// Whether new targets are to be reached by their private IP. Otherwise they are reached by their public IP.
+    fn by_private(&self) -> bool {
+        self.desired.use_private_ip.value
     }
 
     /// Whether an existing target is reached by the right kind of address. `None` when the machine is not a target yet.
@@ -93,35 +81,37 @@ impl Ways {
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
-        Some(is_address || self.stays || has == self.by_private)
+        Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// The target for a machine. When a dedicated server lacks the desired kind of address, the second value is the
-    /// address that is missing, and the first value is the target by the server's other address, if the server has one.
-    fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
+    /// The target for a machine. The second value is whether a dedicated server lacks the desired kind of address. The
+    /// first value is then the target by the server's other address, if the server has one.
+    fn target(&self, machine: Machine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
-            Machine::Server(id) => return (Some(TargetId::Server(id)), None),
+            Machine::Server(id) => return (Some(TargetId::Server(id)), false),
             Machine::Dedicated { public, private, .. } => (public, private),
         };
         let id = |ip: Option<Ipv4Addr>| ip.map(|ip| TargetId::Address(ip.into()));
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        let stays = self.stays || (self.by_private && !self.knows_subnets);
-        match (self.by_private, private) {
-            _ if stays && let Some(there) = there.next() => (Some(there), None),
-            (true, Some(private)) => (Some(private), None),
-            (true, None) => (public, Some(Lack::Private)),
-            (false, _) if public.is_some() => (public, None),
+        // A command in a shell may run without the subnets. It is then not known which addresses are in the Network.
+        let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
+        let stays = self.context.group.keeps_ways() || is_unknown;
+        match (self.by_private(), private) {
+            _ if stays && let Some(there) = there.next() => (Some(there), false),
+            (true, Some(private)) => (Some(private), false),
+            (true, None) => (public, true),
+            (false, _) if public.is_some() => (public, false),
             // Without credentials for Robot the public address of the server is not known, so an existing target stays.
-            (false, _) => (there.next(), Some(Lack::Public)),
+            (false, _) => (there.next(), true),
         }
     }
 
     /// Splits the desired targets into targets that are possible and targets that the cloud would refuse. Their order
     /// is kept. Servers that do not exist are left out. An existing target with the right address stays as it is.
-    fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
-        let reach = reach_of(nodes);
+    fn sort(&self, wanted: &[(TargetId, String)]) -> (Named, Named) {
+        let reach = reach_of(self.context.nodes);
         // A list that has none of the cluster's servers comes from another project, or is broken. Such a list is no
         // reason to remove a target.
         let is_of_cluster = reach.values().any(|reach| matches!(reach, Reach::By { .. }));
@@ -146,8 +136,8 @@ impl Ways {
         let Reach::By { has_public_ipv4, networks } = reach else {
             return true;
         };
-        if self.by_private {
-            self.network.is_none_or(|id| networks.contains(&id))
+        if self.by_private() {
+            self.context.project.network.is_none_or(|id| networks.contains(&id))
         } else {
             *has_public_ipv4
         }
@@ -156,8 +146,9 @@ impl Ways {
     /// The warning that servers have no address of the desired kind, with the step that helps.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
-        let (what, step) = if self.by_private {
+        let network = self.context.project.network;
+        let network = network.map(|id| format!(" {id}")).unwrap_or_default();
+        let (what, step) = if self.by_private() {
             (format!("address in Network{network}"), "attach each to the Network".to_owned())
         } else {
             (
@@ -215,15 +206,6 @@ impl Ways {
     }
 }
 
-/// The desired kind of address, which a dedicated server lacks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lack {
-    /// The server has no `InternalIP` in the vSwitch subnet.
-    Private,
-    /// The public IPv4 address of the server is not known.
-    Public,
-}
-
 /// Whether the plan depends on the list of servers; see `Needs::servers`. `balancer` is `None` when the load balancer
 /// is to be created.
 pub(crate) fn need_servers(
@@ -259,15 +241,14 @@ impl Diff<'_, '_> {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
         let mut ways = Ways::new(self.context, self.desired, balancer);
-        let by_private = ways.by_private;
+        let by_private = ways.by_private();
         let (wanted, stuck) = self.reached(&ways);
         let needs_public = stuck.iter().any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
         // An IP target may belong to an operator when only a kubelet reported its address as the address of a node.
         let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
-        let is_removable = |target: &TargetId| match target {
-            TargetId::Server(_) => true,
-            TargetId::Address(_) => target.is_proven(self.context.cluster),
+        let is_removable = |target: &TargetId| {
+            matches!(target, TargetId::Server(_)) || target.is_proven(self.context.cluster)
         };
         let is_ours = |target: &TargetId| is_removable(target) || is_wanted(target);
         before.retain(|target, _| is_ours(target) || stuck.contains(target));
@@ -284,10 +265,10 @@ impl Diff<'_, '_> {
             );
             self.parser.warning(Reason::MaxTargetsReached, why);
         }
-        self.target_fields(by_private, &before, &fit, &stuck);
+        self.target_fields(&before, &fit, &stuck);
         let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
         if !fit.iter().all(stays) {
-            self.check_way_in(by_private);
+            self.check_way_in();
         }
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
         self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
@@ -295,11 +276,8 @@ impl Diff<'_, '_> {
             let is_added = action == Action::AddTarget;
             let is_server = matches!(target, TargetId::Server(_));
             let in_request = target.in_request(is_added.then_some(by_private));
-            let (verb, how) = match is_added {
-                false => (Verb::REMOVE, ""),
-                true if by_private && is_server => (Verb::ADD, ", by private IP"),
-                true => (Verb::ADD, ""),
-            };
+            let verb = if is_added { Verb::ADD } else { Verb::REMOVE };
+            let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
             let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);
             let mut change = self.new_change(action, Value::Null, description);
@@ -318,7 +296,7 @@ impl Diff<'_, '_> {
     fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);
-        let (can, can_not) = ways.sort(&wanted, self.context.nodes);
+        let (can, can_not) = ways.sort(&wanted);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
@@ -329,7 +307,7 @@ impl Diff<'_, '_> {
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
             .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
-        let and_so = if ways.by_private {
+        let and_so = if ways.by_private() {
             "they still get traffic by the public address"
         } else {
             "they still get traffic by the private address"
@@ -347,9 +325,9 @@ impl Diff<'_, '_> {
     fn wanted_targets(&mut self, ways: &Ways) -> Named {
         let mut wanted = Named::new();
         for (machine, name) in &self.desired.targets.nodes {
-            let (target, lack) = ways.target(*machine);
-            if let Some(lack) = lack {
-                self.report_lack(name, lack, target.is_some());
+            let (target, lacks_address) = ways.target(*machine);
+            if lacks_address {
+                self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
             // A target that belongs to another owner stays as it is.
@@ -365,42 +343,36 @@ impl Diff<'_, '_> {
         wanted
     }
 
-    fn report_lack(&mut self, name: &str, lack: Lack, is_target: bool) {
-        let (reason, why) = match lack {
-            Lack::Private => (
-                Reason::InternalIPNotConfigured,
-                format!(
-                    "dedicated server of {name} has no InternalIP in a vSwitch subnet of the private Network: {}; set \
-                     --node-ip of its kubelet to its address there",
-                    if is_target {
-                        "it is a target by its public address"
-                    } else {
-                        "it is no target"
-                    }
-                ),
-            ),
-            Lack::Public => (
-                Reason::ServerNotFound,
-                format!(
-                    "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
-                     {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
-                    if is_target { "it stays the target that it is" } else { "it is no target" },
-                    a::USE_PRIVATE_IP.key()
-                ),
-            ),
-        };
-        self.parser.warning(reason, why);
+    /// Reports that a dedicated server lacks the desired kind of address. `is_target` is whether the server is a target
+    /// nevertheless.
+    fn report_lack(&mut self, name: &str, is_target: bool) {
+        if self.desired.use_private_ip.value {
+            let why = format!(
+                "dedicated server of {name} has no InternalIP in a vSwitch subnet of the private Network: {}; set \
+                 --node-ip of its kubelet to its address there",
+                if is_target { "it is a target by its public address" } else { "it is no target" }
+            );
+            self.parser.warning(Reason::InternalIPNotConfigured, why);
+        } else {
+            let why = format!(
+                "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
+                 {ROBOT_USER} and {ROBOT_PASSWORD}, or annotation {}",
+                if is_target { "it stays the target that it is" } else { "it is no target" },
+                a::USE_PRIVATE_IP.key()
+            );
+            self.parser.warning(Reason::ServerNotFound, why);
+        }
     }
 
     /// Reports a problem when targets are to be added by their public addresses and the public interface is
     /// off. No change is made then, because the API would refuse to add a new target, or to add a target again
     /// that was removed.
-    fn check_way_in(&mut self, by_private: bool) {
+    fn check_way_in(&mut self) {
         let Some(balancer) = self.balancer else {
             return;
         };
         let public = self.desired.public().map(|public| public.value);
-        if by_private || public.unwrap_or(balancer.public_net.enabled) {
+        if self.desired.use_private_ip.value || public.unwrap_or(balancer.public_net.enabled) {
             return;
         }
         self.parser.problem(format!(
@@ -414,7 +386,6 @@ impl Diff<'_, '_> {
 
     fn target_fields(
         &mut self,
-        by_private: bool,
         there: &BTreeMap<TargetId, bool>,
         fit: &[TargetId],
         stuck: &BTreeSet<TargetId>,
@@ -433,7 +404,7 @@ impl Diff<'_, '_> {
                 }
                 Some(_) if self.context.group.keeps_ways() => None,
                 Some(_) => Some((by(private.value), private.source.clone())),
-                None => Some((by(by_private), desired.targets.source.clone())),
+                None => Some((by(private.value), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
             let field = format!("target {}", target.shown(self.context.cluster));

@@ -102,17 +102,14 @@ impl Diff<'_, '_> {
         // The change to a larger type comes early, and the change to a smaller type comes last.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
-        let has_kind = has.map_or(self.kind, |has| has);
         let resized = self.resized(whole);
         let (early, late) = if grows { (resized, None) } else { (None, resized) };
         self.found.changes.extend(early);
         self.check_place(&whole.place);
         self.algorithm(whole);
         let public = self.balancer.map(|labelled| &labelled.balancer.public_net);
-        let ipv4 = public.map(|net| &net.ipv4);
-        let ipv6 = public.map(|net| &net.ipv6);
-        self.reverse_dns("IPv4", ipv4, &whole.ipv4_rdns);
-        self.reverse_dns("IPv6", ipv6, &whole.ipv6_rdns);
+        self.reverse_dns("IPv4", public.map(|net| &net.ipv4), &whole.ipv4_rdns);
+        self.reverse_dns("IPv6", public.map(|net| &net.ipv6), &whole.ipv6_rdns);
         self.protection(whole);
         self.network(whole, zone);
         // The public interface is turned on early and off late, because the API refuses to turn it off while targets
@@ -126,8 +123,8 @@ impl Diff<'_, '_> {
             self.remove_ports();
         }
         self.services();
-        let limit_now = if grows { self.kind } else { has_kind }.max_targets;
-        let needs_public = self.targets(limit_now);
+        let kind_now = has.filter(|_| !grows).unwrap_or(self.kind);
+        let needs_public = self.targets(kind_now.max_targets);
         if off.is_some() {
             self.public_interface(off.filter(|_| !needs_public));
         }
@@ -299,10 +296,10 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
-        let differs = wanted.filter(|wanted| wanted.value != *is);
+        let differs = wanted.filter(|wanted| wanted.value != **is);
         self.found.fields.push(Field {
             field: field.to_owned(),
-            have: Some(is.clone()),
+            have: Some(is.to_string()),
             want: wanted.filter(|_| differs.is_none()).map(|wanted| wanted.value.clone()),
             source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
         });
@@ -406,11 +403,9 @@ impl Diff<'_, '_> {
     }
 
     fn report_other_subnet(&mut self, wanted: &Attach, ip: Option<Ipv4Addr>) {
-        let range = wanted.range.as_ref();
-        let (Some(range), Some(ip)) = (range, ip) else {
-            return;
-        };
-        if !range.value.contains(&ip) {
+        if let (Some(range), Some(ip)) = (&wanted.range, ip)
+            && !range.value.contains(&ip)
+        {
             let why = format!(
                 "{}: {} counts only when the load balancer is attached; it is at {ip}: set {} to move it",
                 range.source,

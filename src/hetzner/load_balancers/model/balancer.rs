@@ -283,10 +283,8 @@ pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
         text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse::<IpNet>()).ok()
     };
-    match (net(range), net(address)) {
-        (Some(range), Some(address)) => range.contains(&address.addr()),
-        _ => false,
-    }
+    let both = net(range).zip(net(address));
+    both.is_some_and(|(range, address)| range.contains(&address.addr()))
 }
 
 impl BalancerType {

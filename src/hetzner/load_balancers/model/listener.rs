@@ -139,11 +139,9 @@ impl PortField {
             Value::Array(items) => {
                 let mut items: Vec<&Value> = items.iter().collect();
                 items.sort_by_key(|item| (item.as_u64(), item.as_str()));
-                let shown = items.iter().map(|item| match item {
-                    Value::String(text) => text.clone(),
-                    item => item.to_string(),
-                });
-                shown.collect::<Vec<_>>().join(", ")
+                let shown =
+                    |item: &&Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+                items.iter().map(shown).collect::<Vec<_>>().join(", ")
             }
             value if row.kind == Kind::Seconds => format!("{value}s"),
             value => value.to_string(),
@@ -218,10 +216,8 @@ impl Listener {
             for step in part.path() {
                 place = &mut place[*step];
             }
-            place[key] = match field {
-                F::CheckDomain if is_empty => Value::Null,
-                _ => value.clone(),
-            };
+            let is_none = *field == F::CheckDomain && is_empty;
+            place[key] = if is_none { Value::Null } else { value.clone() };
         }
         body
     }

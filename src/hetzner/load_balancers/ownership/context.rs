@@ -3,7 +3,7 @@
 use super::group::Group;
 use super::index::{Balancers, Index};
 use crate::hetzner::api::Api;
-use crate::hetzner::certificates::{self, Certificate, Certificates};
+use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::Annotation;
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use crate::hetzner::networks::Subnet;
@@ -26,27 +26,15 @@ pub struct Snapshot {
     pub(crate) project: Project,
     pub(crate) observed: Observed,
     index: Index,
-    certificates: certificates::Index,
 }
 
 impl Snapshot {
     pub fn new(project: Project, observed: Observed) -> Snapshot {
-        let certificates = observed.certificates.as_deref().unwrap_or_default();
-        Snapshot {
-            index: Index::new(&observed.balancers),
-            certificates: certificates::Index::new(certificates),
-            project,
-            observed,
-        }
+        Snapshot { index: Index::new(&observed.balancers), project, observed }
     }
 
     pub(crate) fn balancers(&self) -> Balancers<'_> {
         self.index.of(&self.observed.balancers)
-    }
-
-    pub(in crate::hetzner) fn certificates(&self) -> Certificates<'_> {
-        let all = self.observed.certificates.as_deref().unwrap_or_default();
-        Certificates::new(all, &self.certificates)
     }
 }
 
@@ -89,7 +77,7 @@ pub(crate) struct Context<'a> {
     pub(crate) service: &'a Service,
     pub(crate) nodes: &'a [OfferedNode],
     pub(crate) cluster: &'a Cluster,
-    pub(crate) certificates: Certificates<'a>,
+    pub(crate) certificates: &'a [Certificate],
     pub(crate) group: Group<'a>,
 }
 
