@@ -50,6 +50,13 @@ impl Proposal {
             obstacle: obstacle.map(|finding| finding.text().into_owned()),
         }
     }
+
+    /// Adds the changes that another plan would make to the same object.
+    pub fn and(mut self, other: Proposal) -> Proposal {
+        self.changes = [self.changes, other.changes].into_iter().collect();
+        self.obstacle = self.obstacle.or(other.obstacle);
+        self
+    }
 }
 
 /// The objects that a pass is about.

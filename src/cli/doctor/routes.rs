@@ -6,7 +6,7 @@ use super::view::View;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::node::{self, Server};
-use crate::controllers::route::{Plan, State, Step};
+use crate::controllers::route::{RoutePlan, State, Step};
 use crate::provider::Severity;
 use crate::provider::variables::HCLOUD_NETWORK_ROUTES_ENABLED;
 use std::collections::HashSet;
@@ -18,9 +18,7 @@ pub(super) fn routes(view: &View) -> Verdicts {
         let why = "another controller may keep them as it wants: see other-ccm";
         return Err(Gap::NotHere(why.into()));
     }
-    let network = plan.network.iter();
-    let network = network
-        .flat_map(|network| plan.findings.iter().map(move |finding| ("network", network, finding)));
+    let network = plan.findings.iter().map(|finding| ("network", &plan.object, finding));
     // A node has findings when its pods have addresses outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter();
     let nodes = nodes
@@ -35,7 +33,7 @@ pub(super) fn routes(view: &View) -> Verdicts {
     or_ok(outcomes, in_order(plan))
 }
 
-fn in_order(plan: &Plan) -> String {
+fn in_order(plan: &RoutePlan) -> String {
     let count = |state| plan.rows.iter().filter(|row| row.state == state).count();
     let mut parts = vec![match count(State::Ok) {
         0 => "no node needs a route".to_owned(),
@@ -53,7 +51,7 @@ fn in_order(plan: &Plan) -> String {
 
 /// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
 /// the check `nodes` reports them.
-fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> + 'a {
+fn blocked<'a>(view: &'a View, plan: &'a RoutePlan) -> impl Iterator<Item = Outcome> + 'a {
     let gone = view.nodes.iter().flatten().filter(|plan| matches!(plan.server, Server::Gone(_)));
     let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
     plan.nodes.iter().filter_map(move |node| {
@@ -84,7 +82,7 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
 
 /// Reports the routes that the next tick changes, and the routes that the tick would delete if it were sure that the
 /// Network is this cluster's.
-fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
+fn to_change(plan: &RoutePlan) -> impl Iterator<Item = Outcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
         let state = match (&row.have, &row.node) {
@@ -138,7 +136,7 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
 }
 
 /// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
-fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
+fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         let node = plan.nodes.iter().find(|node| node.object.name == *name);
         node.is_some_and(|node| node.unavailable == Some(false))

@@ -6,7 +6,7 @@
 //! one already works on the load balancer, or takes the name that the Service wants.
 
 use super::admission::{self, Admission};
-use super::agenda::{self, Agenda, Why};
+use super::agenda::{self, Agenda};
 use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
@@ -16,6 +16,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
+use crate::controllers::schedule::Why;
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
@@ -170,7 +171,7 @@ impl Sync<'_> {
             let free: Vec<Queued> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
             let free = free.into_iter().map(|queued| Task { since, ..queued.task });
-            self.state.agenda.wrote_load_balancers(since);
+            self.state.agenda.schedule.last_write = Some(since);
             self.has_written = true;
             let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
@@ -254,7 +255,7 @@ impl Sync<'_> {
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
-            self.state.agenda.ended(task.uid(), true);
+            self.state.agenda.schedule.backoff.ended(task.uid(), true);
             self.report.fail(object.for_people(), why, Some(reason));
         }
     }
@@ -608,7 +609,7 @@ impl Sync<'_> {
     /// backoff decides when it is taken up again, and the same payer pays for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
-        self.state.agenda.ended(&plan.object.uid, is_tried_again);
+        self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);
         let payer = task.payer.filter(|_| is_tried_again);
         self.state.admission.ended(&plan.service, payer);
         if self.for_people {
