@@ -52,6 +52,7 @@
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old the lists may be on which a plan is based | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
 //! | when a Service is planned, and why | `controllers/service/agenda.rs` |
+//! | when everything is compared, what failed is tried again, and how fresh data must be for that | `controllers/schedule.rs`, `controllers/backoff.rs` |
 //! | a write to a node | `controllers/node_writes.rs`, for all controllers |
 //! | how many objects changed or failed | `Report` in `controllers/controller.rs`: every count follows from what came of each object |
 //! | an interval is passed on | `cli/wire.rs` |

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
+/// The state in which refreshes are delayed because few calls are left of the rate limit. This is no outage, because
+/// calls that can't wait are still made.
+pub const PUT_OFF: &str = "refreshes put off";
+
 /// An answer of an API, with the time of the question.
 #[derive(Debug)]
 pub struct View<T> {
@@ -37,6 +41,7 @@ impl Error {
         let (error, [limited, refuses, unavailable]) = match self {
             Error::Kube(error) if error.is_permanent() => return "kubernetes refuses",
             Error::Kube(_) => return "kubernetes unavailable",
+            Error::Cloud(error) if error.is_put_off() => return PUT_OFF,
             Error::Cloud(it) => (it, ["cloud rate limit", "cloud refuses", "cloud unavailable"]),
             Error::Dedicated(it) => {
                 (it, ["robot rate limit", "robot refuses", "robot unavailable"])
@@ -55,6 +60,14 @@ impl Error {
             Error::Kube(error) => error.is_unauthorized(),
             Error::Cloud(error) => error.kind == ErrorKind::Unauthorized,
             Error::Dedicated(_) => false,
+        }
+    }
+
+    /// Whether the gate refused a write, so that nothing is wrong with the API.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.is_refused(),
+            Error::Cloud(error) | Error::Dedicated(error) => error.kind == ErrorKind::Refused,
         }
     }
 

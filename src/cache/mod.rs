@@ -10,7 +10,7 @@ mod nodes;
 mod secrets;
 mod servers;
 
-pub use cached::{Error, View};
+pub use cached::{Error, PUT_OFF, View};
 pub use identity::Identity;
 pub use nodes::{NodeCache, Nodes, Poll};
 pub use servers::{AllServers, Covers, Instances, ServerNeeds};

@@ -3,8 +3,8 @@
 use super::output::{Exit, Printer};
 use super::wire;
 use crate::cache::Apis;
+use crate::daemon::Stop;
 use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
-use crate::daemon::{Stop, StopGate};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
@@ -25,7 +25,7 @@ pub(super) fn lease(
     if !settings.leader_elect.value {
         return Ok(None);
     }
-    let client = wire::lease_client(settings, Arc::new(StopGate(stop)))?;
+    let client = wire::lease_client(settings, Arc::new(stop))?;
     let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
     Ok(Some(Arc::new(lease)))
 }

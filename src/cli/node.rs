@@ -204,13 +204,8 @@ impl Plans {
     }
 
     fn proposal(&self) -> Proposal {
-        let mut proposal = self.node.proposal();
-        for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
-            let all = [proposal.changes, lifecycle.changes];
-            proposal.changes = all.into_iter().collect();
-            proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
-        }
-        proposal
+        let lifecycle = self.lifecycle.iter().map(LifecyclePlan::proposal);
+        lifecycle.fold(self.node.proposal(), Proposal::and)
     }
 }
 

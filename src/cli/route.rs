@@ -6,7 +6,7 @@ use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
 use super::output::{Exit, Failed, Printer, or_dash, without};
 use super::table::Columns;
 use super::{startup, wire};
-use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step};
+use crate::controllers::route::{NodePlan, RouteController, RoutePlan, Row, Step};
 use crate::controllers::{Proposal, Report};
 use crate::provider::{Route, Write};
 use crate::settings::Command;
@@ -24,7 +24,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();
-            Some(about('!', &node.name(), &format!("blocked: {why}")))
+            Some(about('!', &node.object.for_people(), &format!("blocked: {why}")))
         }));
         list.notes = notes.concat();
         Ok(list)
@@ -53,7 +53,7 @@ struct Routes {
 }
 
 struct Plans {
-    plan: Plan,
+    plan: RoutePlan,
     /// The changes that are planned or were made, by object.
     changes: Vec<(String, Value)>,
 }
@@ -80,8 +80,9 @@ impl Routes {
             Sides::Cloud => self.controller.by_cloud(apis),
         }?;
         let routes = plan.changes.iter().map(|change| (change.object(), change.json()));
-        let conditions =
-            plan.nodes.iter().filter_map(|node| Some((node.name(), node.condition()?.json())));
+        let conditions = plan.nodes.iter().flat_map(|node| {
+            node.changes.iter().map(move |change| (node.object.for_people(), change.json()))
+        });
         Ok(Plans { changes: routes.chain(conditions).collect(), plan })
     }
 }
@@ -98,7 +99,7 @@ impl Planned for Plans {
             route(row, own.cloned().collect(), report)
         });
         let nodes = plan.nodes.iter().filter_map(|plan| {
-            let own = changes.iter().filter(|(object, _)| *object == plan.name());
+            let own = changes.iter().filter(|(object, _)| *object == plan.object.for_people());
             let conditions = own.map(|(_, change)| change);
             let conditions = conditions.filter(|change| destination(change).is_none());
             node(plan, conditions.cloned().collect(), report)
@@ -112,10 +113,9 @@ impl Planned for Plans {
 
     fn notes(&self) -> Vec<String> {
         let plan = &self.plan;
-        let nodes = plan.nodes.iter().flat_map(|node| warnings(node.name(), &node.findings));
-        let network = plan.network.as_ref();
-        let name = network.map_or_else(String::new, |network| network.for_people());
-        nodes.chain(warnings(name, &plan.findings)).collect()
+        let nodes = plan.nodes.iter();
+        let nodes = nodes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
+        nodes.chain(warnings(plan.object.for_people(), &plan.findings)).collect()
     }
 }
 
@@ -168,15 +168,15 @@ fn node<'a>(
         object: json!({ "kind": "Node", "name": plan.object.name, "uid": plan.object.uid }),
         changes,
         findings: plan.all_findings().map(|finding| json!(finding)).collect(),
-        error: error_of(report, &plan.name()),
+        error: error_of(report, &plan.object.for_people()),
         ..Item::default()
     };
     let is_empty = item.changes.is_empty() && item.findings.is_empty() && item.error.is_none();
     (!is_empty).then_some(item)
 }
 
-fn network(plan: &Plan) -> Option<RouteItem<'_>> {
-    let network = plan.network.as_ref()?;
+fn network(plan: &RoutePlan) -> Option<RouteItem<'_>> {
+    let network = &plan.object;
     let item = Item {
         object: json!({ "kind": network.kind, "name": network.name }),
         cloud: json!({ "kind": network.kind, "id": network.uid }),

@@ -9,7 +9,7 @@ use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Counts, Selection};
 use crate::daemon::lease::Lease;
-use crate::daemon::{self, Ended, Stop, StopGate};
+use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
 use crate::provider::{Gate, Urgency, clock};
 use crate::settings::{Command, Controller as Enabled, Settings};
@@ -36,7 +36,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
-        None => Arc::new(StopGate(stop)),
+        None => Arc::new(stop),
     };
     let metadata = wire::metadata(&settings);
     let apis =

@@ -56,7 +56,16 @@ impl Backoff {
         self.failed.get(uid).is_some_and(|entry| entry.next > now)
     }
 
-    pub(super) fn failed(&mut self, uid: &str, now: Instant) {
+    /// Takes note of the end of a plan for the object. The object is tried again when the plan failed or is unfinished.
+    pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
+        if is_tried_again {
+            self.failed(uid, clock::now());
+        } else {
+            self.failed.remove(uid);
+        }
+    }
+
+    fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
         let wait = last.map_or(self.first, |wait| (wait * 2).min(self.longest));
         let next = now + wait.mul_f64(self.stretch);
@@ -65,10 +74,6 @@ impl Backoff {
             Some(origin) => on_grid(next, origin, (wait / 2).mul_f64(self.stretch)),
         };
         self.failed.insert(uid.to_owned(), Entry { wait, next });
-    }
-
-    pub(super) fn succeeded(&mut self, uid: &str) {
-        self.failed.remove(uid);
     }
 
     /// Forgets objects that do not exist.
@@ -114,7 +119,7 @@ mod tests {
             assert!(backoff.is_retry_due("a", now + longest + longest / 2));
         }
         assert!(!backoff.is_waiting("b", now) && !backoff.is_retry_due("b", now));
-        backoff.succeeded("a");
+        backoff.ended("a", false);
         assert!(!backoff.is_waiting("a", now) && !backoff.is_retry_due("a", now));
     }
 

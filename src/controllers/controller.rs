@@ -37,6 +37,15 @@ pub struct Proposal {
     pub obstacle: Option<String>,
 }
 
+impl Proposal {
+    /// Adds the changes that another plan would make to the same object.
+    pub fn and(mut self, other: Proposal) -> Proposal {
+        self.changes = [self.changes, other.changes].into_iter().collect();
+        self.obstacle = self.obstacle.or(other.obstacle);
+        self
+    }
+}
+
 /// The objects that a pass is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {

@@ -86,7 +86,7 @@ impl<'a> Claims<'a> {
 
 /// The nodes and servers of one view, prepared for many look-ups.
 pub struct Index<'a> {
-    provider: &'a dyn Provider,
+    pub(super) provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
     /// The server with each name. The value is `None` when several servers have the name.

@@ -15,6 +15,7 @@ mod parallel;
 mod plan;
 mod report;
 pub mod route;
+mod schedule;
 pub mod service;
 mod share;
 

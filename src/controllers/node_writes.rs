@@ -6,7 +6,7 @@ use super::controller::Progress;
 use super::plan::Plan;
 use super::report::{Report, count_write, log_change, publish};
 use crate::cache::Apis;
-use crate::kube::{self, Node, Taint, retry_on_conflict};
+use crate::kube::{self, Node, ObjectReference, Taint, retry_on_conflict};
 use crate::provider::{Description, Finding, InstanceId, NodeAddress, Reason, Verb, Write, clock};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -68,15 +68,15 @@ impl NodeChange {
         NodeChange::SetCondition { r#type: NETWORK_UNAVAILABLE, status: status(unavailable) }
     }
 
-    /// Sends the write to the node of a plan, which must still be at this version. Returns the node as it is after the
+    /// Sends the write to a node, which must still be at this version. Returns the node as it is after the
     /// write, or `None` when the node was deleted.
     fn send(
         &self,
         kube: &kube::Client,
-        plan: &Plan<NodeChange>,
+        object: &ObjectReference,
         version: &str,
     ) -> Result<Option<Node>, kube::Error> {
-        let name = &plan.object.name;
+        let name = &object.name;
         let metadata = json!({ "resourceVersion": version });
         // A merge patch replaces lists, and removes what is null.
         match self {
@@ -104,7 +104,7 @@ impl NodeChange {
                 kube.patch_node(name, &body).map(Some)
             }
             NodeChange::DeleteNode { .. } => {
-                kube.delete_node(name, &plan.object.uid, version).map(|()| None)
+                kube.delete_node(name, &object.uid, version).map(|()| None)
             }
             NodeChange::SetCondition { r#type, status } => {
                 let body = json!({
@@ -181,31 +181,20 @@ impl Write for NodeChange {
 }
 
 /// The outcome of the plan of one node.
-pub(super) struct Applied<P> {
+pub(super) struct Applied<Facts> {
     /// How many writes the first plan had.
     planned: usize,
     /// A description of what each write that was made has changed.
     pub(super) made: Vec<Description>,
     /// The plan that was made last. `None` means that the node does not exist any more.
-    pub(super) plan: Option<P>,
+    pub(super) plan: Option<Plan<NodeChange, Facts>>,
     /// The error because of which a write was not made.
     pub(super) error: Option<kube::Error>,
     /// The reason why the node was not planned again after another program changed it.
     outdated: Option<&'static str>,
 }
 
-impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
-    /// Creates the outcome of a plan of which nothing was written yet.
-    pub(super) fn new(plan: P) -> Applied<P> {
-        Applied {
-            planned: plan.as_ref().changes.len(),
-            made: Vec::new(),
-            plan: Some(plan),
-            error: None,
-            outdated: None,
-        }
-    }
-
+impl<Facts> Applied<Facts> {
     /// Whether the gate refused a write. No other write is tried then.
     pub(super) fn is_closed(&self) -> bool {
         self.error.as_ref().is_some_and(kube::Error::is_refused)
@@ -222,8 +211,7 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
         for made in &self.made {
             report.add_changes(&object, made);
         }
-        let plan = self.plan.as_ref().map(AsRef::as_ref);
-        let obstacle = plan.and_then(|plan| plan.obstacle.as_ref());
+        let obstacle = self.plan.as_ref().and_then(|plan| plan.obstacle.as_ref());
         match (&self.error, self.outdated, obstacle) {
             (Some(error), ..) => report.fail(object, error.to_string(), reason),
             (None, Some(why), _) => report.fail(object, why.to_owned(), None),
@@ -238,15 +226,20 @@ impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
 /// Makes the writes of a plan in their order. When `reads_first` is set, the node is read and planned again before the
 /// first write. `replan` plans for the node as it is now. When `replan` returns an error, which says why there is no
 /// plan, no further write is made.
-pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
+pub(super) fn apply<Facts>(
     apis: &Apis,
     controller: &'static str,
-    plan: P,
+    plan: Plan<NodeChange, Facts>,
     reads_first: bool,
-    replan: impl Fn(&Node) -> Result<P, &'static str>,
-) -> Applied<P> {
-    let object = plan.as_ref().object.clone();
-    let mut applied = Applied::new(plan);
+    replan: impl Fn(&Node) -> Result<Plan<NodeChange, Facts>, &'static str>,
+) -> Applied<Facts> {
+    let object = plan.object.clone();
+    let planned = plan.changes.len();
+    let mut applied =
+        Applied { planned, made: Vec::new(), plan: Some(plan), error: None, outdated: None };
+    if planned == 0 {
+        return applied;
+    }
     let written = retry_on_conflict(|is_first| {
         if reads_first || !is_first {
             let node = apis.kube.node(&object.name)?;
@@ -256,33 +249,28 @@ pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
                 Ok(plan) => applied.plan = plan,
                 Err(why) => {
                     applied.outdated = Some(why);
-                    return Ok(Ok(()));
+                    return Ok(());
                 }
             }
         }
-        match &applied.plan {
-            Some(plan) => make(apis, controller, plan.as_ref(), &mut applied.made),
-            None => Ok(Ok(())),
-        }
+        make(apis, controller, &mut applied)
     });
-    match written.and_then(|written| written) {
-        Ok(()) => {}
-        Err(error) if error.is_not_found() => applied.plan = None,
-        Err(error) => applied.error = Some(error),
+    match written.err().or(applied.error.take()) {
+        Some(error) if error.is_not_found() => applied.plan = None,
+        error => applied.error = error,
     }
     applied
 }
 
-/// The result of the writes. After an outer error, the node may be read and planned again. After an inner error, the
-/// node must not be planned again now.
-type Made = Result<Result<(), kube::Error>, kube::Error>;
-
-fn make(
+/// Makes the writes of the last plan. After an error that is returned, the node may be read and planned again.
+fn make<Facts>(
     apis: &Apis,
     controller: &'static str,
-    plan: &Plan<NodeChange>,
-    all: &mut Vec<Description>,
-) -> Made {
+    applied: &mut Applied<Facts>,
+) -> Result<(), kube::Error> {
+    let Some(plan) = &applied.plan else {
+        return Ok(());
+    };
     let mut version = plan.version.clone();
     for change in &plan.changes {
         if let NodeChange::DeleteNode { server } = change {
@@ -291,7 +279,7 @@ fn make(
             publish(apis, controller, &plan.object, &[deleting]);
         }
         let begun = clock::now();
-        let written = change.send(&apis.kube, plan, &version);
+        let written = change.send(&apis.kube, &plan.object, &version);
         count_write(controller, change.word(), written.as_ref().map(drop));
         match written {
             Ok(Some(node)) => {
@@ -301,12 +289,15 @@ fn make(
             Ok(None) => {}
             // The deletion may be refused because the kubelet wrote to the node at this moment. A refused deletion is
             // not tried again before the node's backoff is over.
-            Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => return Ok(Err(error)),
+            Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => {
+                applied.error = Some(error);
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
         let made = change.description();
         log_change(controller, &plan.object.for_people(), &made);
-        all.push(made);
+        applied.made.push(made);
     }
-    Ok(Ok(()))
+    Ok(())
 }

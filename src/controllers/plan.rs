@@ -1,15 +1,17 @@
-//! The plan of one object, with its writes. Every controller uses it for nodes and Services.
+//! The plan of one object, with its writes and the facts on which they rest. Every controller uses it.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;
 use crate::provider::{Description, Finding, Reason, Severity, Write};
 use serde_json::Value;
+use std::ops::{Deref, DerefMut};
 
-/// The writes for one object, and what an operator should know about it.
+/// The writes to one object, and what an operator should know about it. The plan gives access to its facts as if they
+/// were its own fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan<W> {
+pub struct Plan<W, Facts = ()> {
     pub object: ObjectReference,
-    /// The resource version of the object that the plan was made for.
+    /// The resource version of the object that the plan was made for. It is empty for an object of the cloud.
     pub version: String,
     /// The writes, in the order in which they are made.
     pub changes: Vec<W>,
@@ -17,19 +19,31 @@ pub struct Plan<W> {
     /// The reason why not everything can be done that should be done. The object counts as failed, and is
     /// planned again later.
     pub obstacle: Option<Finding>,
+    /// What else the controller knows about the object.
+    pub facts: Facts,
 }
 
-impl<W: Write> Plan<W> {
-    pub fn new(object: ObjectReference, version: &str) -> Plan<W> {
+impl<W: Write, Facts: Default> Plan<W, Facts> {
+    /// Creates a plan without writes.
+    pub fn new(object: ObjectReference, version: &str) -> Plan<W, Facts> {
         Plan {
             object,
             version: version.to_owned(),
             changes: Vec::new(),
             findings: Vec::new(),
             obstacle: None,
+            facts: Facts::default(),
         }
     }
+}
 
+impl<W: Write, Facts: Default> Default for Plan<W, Facts> {
+    fn default() -> Plan<W, Facts> {
+        Plan::new(ObjectReference::default(), "")
+    }
+}
+
+impl<W: Write, Facts> Plan<W, Facts> {
     /// Returns a name such as `service/default/web`.
     pub fn name(&self) -> String {
         self.object.for_people()
@@ -75,8 +89,16 @@ impl<W: Write> Plan<W> {
     }
 }
 
-impl<W> AsRef<Plan<W>> for Plan<W> {
-    fn as_ref(&self) -> &Plan<W> {
-        self
+impl<W, Facts> Deref for Plan<W, Facts> {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl<W, Facts> DerefMut for Plan<W, Facts> {
+    fn deref_mut(&mut self) -> &mut Facts {
+        &mut self.facts
     }
 }

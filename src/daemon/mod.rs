@@ -9,7 +9,7 @@ mod stop;
 mod ticks;
 
 pub use health::{Health, HealthSettings};
-pub use stop::{Stop, StopGate, stop_on_signals};
+pub use stop::{Stop, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 
 use crate::cache::Apis;

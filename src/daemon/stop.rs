@@ -19,9 +19,6 @@ pub struct Stop {
     changed: Condvar,
 }
 
-/// Lets writes pass until the wish to end. Then the write in flight is finished, and no other write is started.
-pub struct StopGate<'a>(pub &'a Stop);
-
 impl Stop {
     pub fn set(&self) {
         *lock(&self.is_set) = true;
@@ -77,9 +74,10 @@ impl Stop {
     }
 }
 
-impl Gate for StopGate<'_> {
+/// Lets writes pass until the wish to end. Then the write in flight is finished, and no other write is started.
+impl Gate for &Stop {
     fn pass(&self, _what: &str) -> Result<(), Refused> {
-        if self.0.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
+        if self.is_set() { Err(Refused("ccm is ending".into())) } else { Ok(()) }
     }
 
     fn pass_at_end(&self, _what: &str) -> Result<(), Refused> {
@@ -87,7 +85,7 @@ impl Gate for StopGate<'_> {
     }
 
     fn may_wait(&self) -> bool {
-        !self.0.is_set()
+        !self.is_set()
     }
 }
 

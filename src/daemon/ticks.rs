@@ -1,7 +1,7 @@
 //! The ticks of all controllers, each on its own thread, and what the threads find out together.
 
 use super::stop::Stop;
-use crate::cache::{self, Apis};
+use crate::cache::{self, Apis, PUT_OFF};
 use crate::controllers::{Controller, Outage, Progress, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
 use crate::provider::{Urgency, clock, heartbeat, lock};
@@ -138,10 +138,6 @@ pub fn log_report(report: &Report) {
     }
 }
 
-/// The state of a controller that delays its refreshes because few calls are left of the rate limit. This is no
-/// outage, because calls that can't wait are still made.
-const PUT_OFF: &str = "refreshes put off";
-
 /// The reasons that keep controllers from their work. A reason is logged once for each change of state, not at every
 /// tick and not by every controller.
 #[derive(Default)]
@@ -159,14 +155,13 @@ impl Outages {
         interval: Duration,
     ) {
         let mut states = lock(&self.states);
-        let state = match (outage.map(state_of), states.get(controller)) {
+        let state = outage.map(|outage| outage.error.state());
+        let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
+        if state.is_none() && dedicated_fails && is_robot {
             // The outage of dedicated servers may continue. This tick shows nothing about it, because the tick did not
             // ask the API of dedicated servers.
-            (None, Some(before)) if dedicated_fails && before.starts_with("robot ") => {
-                return;
-            }
-            (state, _) => state,
-        };
+            return;
+        }
         let before = match state {
             Some(state) => states.insert(controller, state),
             None => states.remove(controller),
@@ -178,7 +173,12 @@ impl Outages {
         if let (Some(state), Some(outage)) = (state, outage)
             && count(state) == 1
         {
-            log_begin(state, controller, outage, interval);
+            if state == PUT_OFF {
+                log::info!(controller; "{controller}: {outage}");
+            } else {
+                let again_s = interval.as_secs_f64();
+                log::warn!(controller; "{controller}: {outage} (trying again every {again_s} s)");
+            }
         }
         let was_put_off = before == Some(PUT_OFF);
         if was_put_off && states.is_empty() {
@@ -186,20 +186,5 @@ impl Outages {
         } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
             log::info!(controller; "{controller}: both APIs answer again");
         }
-    }
-}
-
-fn log_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
-    if state == PUT_OFF {
-        return log::info!(controller; "{controller}: {outage}");
-    }
-    let again_s = interval.as_secs_f64();
-    log::warn!(controller; "{controller}: {outage} (trying again every {again_s} s)");
-}
-
-fn state_of(outage: &Outage) -> &'static str {
-    match &outage.error {
-        cache::Error::Cloud(error) if error.is_put_off() => PUT_OFF,
-        error => error.state(),
     }
 }

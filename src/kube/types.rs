@@ -107,6 +107,16 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
+    /// Creates a reference to an object without a namespace, which is cluster-wide or in the cloud.
+    pub fn without_namespace(
+        kind: &'static str,
+        name: &str,
+        uid: impl ToString,
+    ) -> ObjectReference {
+        let (name, uid) = (name.to_owned(), uid.to_string());
+        ObjectReference { kind, name, namespace: String::new(), uid }
+    }
+
     /// Returns a text for messages, like `node/worker-1` or `service/default/web`. Returns only the kind when the
     /// reference means all objects of the kind.
     pub fn for_people(&self) -> String {
@@ -175,12 +185,7 @@ impl Node {
     }
 
     pub fn object(&self) -> ObjectReference {
-        ObjectReference {
-            kind: NODE,
-            name: self.metadata.name.clone(),
-            namespace: String::new(),
-            uid: self.metadata.uid.clone(),
-        }
+        ObjectReference::without_namespace(NODE, &self.metadata.name, &self.metadata.uid)
     }
 
     pub fn taint(&self, key: &str) -> Option<&Taint> {

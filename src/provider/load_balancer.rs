@@ -674,6 +674,15 @@ impl Orphan {
 }
 
 impl Field {
+    pub fn new(
+        field: impl Into<String>,
+        have: Option<String>,
+        want: Option<String>,
+        source: Source,
+    ) -> Field {
+        Field { field: field.into(), have, want, source }
+    }
+
     pub fn differs(&self) -> bool {
         self.want.is_some() && self.want != self.have
     }

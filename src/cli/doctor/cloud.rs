@@ -132,7 +132,7 @@ fn hides_routes<'a>(view: &'a View) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
     let routes = view.routes.as_ref().ok().filter(|_| is_closed)?;
-    Some(&routes.network.as_ref()?.uid)
+    Some(&routes.object.uid)
 }
 
 pub(super) fn attached(view: &View) -> Verdict {

@@ -218,7 +218,7 @@ pub(super) fn nodes(reader: &Reader, cloud: &Cloud) -> Seen<Vec<NodePlan>> {
     Ok(node::plan(&nodes, known, &*apis.provider, Timestamp::MIN))
 }
 
-pub(super) fn routes(reader: &Reader) -> Seen<route::Plan> {
+pub(super) fn routes(reader: &Reader) -> Seen<route::RoutePlan> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.controllers.value.contains(&Controller::Route) {
         return Err(Gap::NotHere("--controllers leaves routes out".into()));

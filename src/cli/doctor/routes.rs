@@ -6,10 +6,11 @@ use super::view::View;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::node::{self, Server};
-use crate::controllers::route::{Plan, State, Step};
+use crate::controllers::route::{RoutePlan, State, Step};
 use crate::provider::Severity;
 use crate::provider::variables::HCLOUD_NETWORK_ROUTES_ENABLED;
 use std::collections::HashSet;
+use std::iter;
 
 pub(super) fn routes(view: &View) -> Verdict {
     let plan = view.routes.as_ref()?;
@@ -19,7 +20,7 @@ pub(super) fn routes(view: &View) -> Verdict {
         return Err(Gap::NotHere(why.into()));
     }
     let mut outcomes: Vec<Outcome> = blocked(view, plan).collect();
-    let network = plan.network.iter().map(|network| ("network", network, &plan.findings));
+    let network = iter::once(("network", &plan.object, &plan.findings));
     // A node has findings when its pods have addresses outside of `--cluster-cidr`.
     let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
     for (kind, object, findings) in network.chain(nodes) {
@@ -33,7 +34,7 @@ pub(super) fn routes(view: &View) -> Verdict {
     or_ok(outcomes, in_order(plan))
 }
 
-fn in_order(plan: &Plan) -> String {
+fn in_order(plan: &RoutePlan) -> String {
     let count = |state| plan.rows.iter().filter(|row| row.state == state).count();
     let mut parts = vec![match count(State::Ok) {
         0 => "no node needs a route".to_owned(),
@@ -51,7 +52,7 @@ fn in_order(plan: &Plan) -> String {
 
 /// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
 /// the check `nodes` reports them.
-fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> + 'a {
+fn blocked<'a>(view: &'a View, plan: &'a RoutePlan) -> impl Iterator<Item = Outcome> + 'a {
     let gone = view.nodes.iter().flatten().filter(|plan| matches!(plan.server, Server::Gone(_)));
     let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
     plan.nodes.iter().filter_map(move |node| {
@@ -82,7 +83,7 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
 
 /// Reports the routes that the next tick changes, and the routes that the tick would delete if it were sure that the
 /// Network is this cluster's.
-fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
+fn to_change(plan: &RoutePlan) -> impl Iterator<Item = Outcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
         let state = match (&row.have, &row.node) {
@@ -135,7 +136,7 @@ pub(super) fn pod_network(view: &View) -> Verdict {
 }
 
 /// Whether the next tick sets the condition `NetworkUnavailable` of all these nodes to false.
-fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
+fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
     names.iter().all(|name| {
         plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))
     })

@@ -28,7 +28,7 @@ pub(in crate::cli) struct View<'a> {
     /// The plans of the nodes. When the servers were not read, a plan holds only what Kubernetes alone shows
     /// of its node.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
-    pub(in crate::cli) routes: Seen<route::Plan>,
+    pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
     /// The lists that were read, and how often the daemon refreshes each of them.
     pub(in crate::cli) refreshes: Vec<Refresh>,

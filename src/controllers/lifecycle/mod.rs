@@ -22,7 +22,7 @@ use crate::cache::{Apis, Error};
 use crate::kube::{self, Node};
 use crate::provider::{Finding, InstanceId, Reason, Write, clock};
 use crate::text::shell_command;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,13 +119,7 @@ impl LifecycleController {
         // The facts of this tick stay valid. A server that was deleted does not come back, because its ID is
         // never used again.
         let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
-        let write = |plan: &LifecyclePlan| {
-            if plan.changes.is_empty() {
-                Applied::new(plan.clone())
-            } else {
-                apply(apis, NAME, plan.clone(), true, plan_again)
-            }
-        };
+        let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
         // A deletion is made alone, not in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, Applied::is_closed);
@@ -183,17 +177,14 @@ impl LifecycleController {
                 self.pauses.is_waiting(&node.metadata.uid, now)
             }
         };
+        let claims = Claims::new(&*apis.provider, nodes);
         let is_due = |node: &&Node| {
             concerns_us(node)
                 && selection.names(node.name())
                 && (selection.is_explicit() || !is_waiting(node))
+                && !claims.is_second(node)
         };
-        let due: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(is_due).collect();
-        if due.is_empty() {
-            return due;
-        }
-        let claims = Claims::new(&*apis.provider, nodes);
-        due.into_iter().filter(|node| !claims.is_second(node)).collect()
+        nodes.iter().map(Arc::as_ref).filter(is_due).collect()
     }
 
     /// Reports the outcome for a node, and decides when the node is tried again.
@@ -202,15 +193,12 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         planned: &LifecyclePlan,
-        applied: Applied<LifecyclePlan>,
+        applied: Applied<()>,
     ) {
         let (uid, object) = (&planned.object.uid, planned.object.for_people());
-        let is_closed = applied.is_closed();
-        self.pauses.failed(uid, clock::now());
-        match applied.error {
-            Some(_) if !is_closed => self.backoff.failed(uid, clock::now()),
-            _ => self.backoff.succeeded(uid),
-        }
+        self.pauses.ended(uid, true);
+        let has_failed = applied.error.is_some() && !applied.is_closed();
+        self.backoff.ended(uid, has_failed);
         let last = applied.plan.as_ref().unwrap_or(planned);
         let first = last.changes.first();
         let error = applied.error.as_ref();
@@ -229,14 +217,12 @@ impl LifecycleController {
         let Some(nodes) = apis.nodes.last() else {
             return;
         };
-        let uids = |such: fn(&Node) -> bool| -> HashSet<&str> {
-            let nodes = nodes.value.iter().filter(|node| such(node));
-            nodes.map(|node| node.metadata.uid.as_str()).collect()
-        };
-        let not_ready = uids(|node| !node.is_ready());
-        self.pauses.keep(|uid| not_ready.contains(uid));
-        let to_untaint = uids(|node| node.is_ready() && concerns_us(node));
-        self.backoff.keep(|uid| to_untaint.contains(uid));
+        let nodes = nodes.value.iter();
+        let nodes: HashMap<&str, &Arc<Node>> =
+            nodes.map(|node| (node.metadata.uid.as_str(), node)).collect();
+        let is = |uid: &str, such: fn(&Node) -> bool| nodes.get(uid).is_some_and(|node| such(node));
+        self.pauses.keep(|uid| is(uid, |node| !node.is_ready()));
+        self.backoff.keep(|uid| is(uid, |node| node.is_ready() && concerns_us(node)));
     }
 }
 

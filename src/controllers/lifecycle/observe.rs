@@ -29,51 +29,28 @@ pub(super) fn facts(
     due: &[&Node],
     list_max_age: Duration,
 ) -> (Facts, Option<Error>) {
-    let not_ready =
+    let server = |node: &Node| server_of(node, &*apis.provider);
+    let asked =
         due.iter().filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
-    let ids: BTreeSet<InstanceId> =
-        not_ready.filter_map(|node| server_of(node, &*apis.provider)).collect();
-    let claimed = nodes.iter().filter_map(|node| server_of(node, &*apis.provider));
-    let observation =
-        Observation { apis, begun: clock::now(), claimed: claimed.collect(), list_max_age };
-    let cloud: BTreeSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
+    let ids: BTreeSet<InstanceId> = asked.filter_map(|node| server(node)).collect();
     let not_ready = nodes.iter().filter(|node| !node.is_ready());
-    let not_ready: BTreeSet<u64> =
-        not_ready.filter_map(|node| server_of(node, &*apis.provider)?.cloud()).collect();
-    // One list is read when it takes fewer calls than a read of each server. This is decided for the servers that are
-    // due now, and for the servers of all nodes that are not ready, which are due one after the other.
-    let pages = apis.pages_around(&not_ready);
-    let is_listed =
-        cloud.len() > 2 * apis.pages_around(&cloud) || not_ready.len() > pages.max(READ_AT_MOST);
-    let source = match is_listed {
-        true if apis.is_large() && 2 * pages < apis.server_pages() as usize => {
-            CloudSource::Pages(not_ready)
-        }
-        true => CloudSource::List(apis.look_period(list_max_age)),
-        false => CloudSource::Each,
+    let observation = Observation {
+        apis,
+        begun: clock::now(),
+        claimed: nodes.iter().filter_map(|node| server(node)).collect(),
+        not_ready: not_ready.filter_map(|node| server(node)?.cloud()).collect(),
+        list_max_age,
     };
-    let dedicated = ids.iter().filter_map(|id| id.dedicated()).collect();
+    let cloud = observation.of_cloud(&ids.iter().filter_map(|id| id.cloud()).collect());
+    let dedicated = observation.of_dedicated(ids.iter().filter_map(|id| id.dedicated()).collect());
     let (mut facts, mut error) = (Facts::new(), None);
-    match observation.of_cloud(&cloud, source) {
-        Ok(found) => facts.extend(found),
-        Err(why) => error = Some(why),
-    }
-    match observation.of_dedicated(dedicated) {
-        Ok(found) => facts.extend(found),
-        Err(why) => error = error.or(Some(Error::Dedicated(why))),
+    for found in [cloud, dedicated.map_err(Error::Dedicated)] {
+        match found {
+            Ok(found) => facts.extend(found),
+            Err(why) => error = error.or(Some(why)),
+        }
     }
     (facts, error)
-}
-
-/// The first source that is asked about the cloud servers of nodes that are not ready.
-enum CloudSource {
-    /// Each server is read by itself.
-    Each,
-    /// The pages of the list of all servers that hold the servers with these IDs. They are the servers of all nodes
-    /// that are not ready.
-    Pages(BTreeSet<u64>),
-    /// A list of all servers that is no older than this.
-    List(Duration),
 }
 
 struct Observation<'a> {
@@ -81,29 +58,33 @@ struct Observation<'a> {
     begun: Instant,
     /// The servers that the provider ID of any node names.
     claimed: BTreeSet<InstanceId>,
+    /// The cloud servers of all nodes that are not ready.
+    not_ready: BTreeSet<u64>,
     /// How old a list may be that says what state servers are in.
     list_max_age: Duration,
 }
 
 impl Observation<'_> {
-    fn of_cloud(&self, numbers: &BTreeSet<u64>, source: CloudSource) -> Result<Facts, Error> {
+    fn of_cloud(&self, numbers: &BTreeSet<u64>) -> Result<Facts, Error> {
         let apis = self.apis;
         let mut found = Found::default();
         if numbers.is_empty() {
             return Ok(found.facts);
         }
+        // One list is read when it takes fewer calls than a read of each server. This is decided for the servers that
+        // are due now, and for the servers of all nodes that are not ready, which are due one after the other.
+        let pages = apis.pages_around(&self.not_ready);
+        let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
+            || self.not_ready.len() > pages.max(READ_AT_MOST);
         let mut around = None;
-        match source {
-            CloudSource::Each => {}
-            CloudSource::Pages(all) => {
-                let listed = apis.instances_around(&all, self.list_max_age, Urgency::Gone)?;
-                found.note_listed(&listed.value, numbers);
-                around = Some(listed).filter(|listed| listed.asked >= self.begun);
-            }
-            CloudSource::List(max_age) => {
-                let listed = apis.instances(max_age, Urgency::Gone)?;
-                found.note_listed(&listed.value, numbers);
-            }
+        if is_listed && apis.is_large() && 2 * pages < apis.server_pages() as usize {
+            let listed =
+                apis.instances_around(&self.not_ready, self.list_max_age, Urgency::Gone)?;
+            found.note_listed(&listed.value, numbers);
+            around = Some(listed).filter(|listed| listed.asked >= self.begun);
+        } else if is_listed {
+            let listed = apis.instances(apis.look_period(self.list_max_age), Urgency::Gone)?;
+            found.note_listed(&listed.value, numbers);
         }
         for number in numbers {
             let id = InstanceId::Cloud(*number);
@@ -137,9 +118,8 @@ impl Observation<'_> {
         };
         if let Some(around) = around {
             let facts = self.second_witness(missing.clone(), &around.value, 1);
-            let others_are_visible = true;
-            let certain = Fact::Gone { others_are_visible };
-            if facts.values().all(|fact| *fact == certain) {
+            let is_certain = |fact: &Fact| matches!(fact, Fact::Gone { others_are_visible: true });
+            if facts.values().all(is_certain) {
                 return Ok(facts);
             }
         }

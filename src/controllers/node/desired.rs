@@ -11,7 +11,7 @@ use crate::provider::{
     SERVER_LABELS, Source, Sourced, TopologyLabel, is_kubernetes_label, one_ip_or_two,
 };
 use crate::text::{self, is_label_key, is_label_value};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// How many labels of one node its server may set.
@@ -75,13 +75,6 @@ pub(super) fn addresses(
     addresses.retain(|address| !is_preferred(&address.value.kind));
     preferred.extend(addresses);
     Ok(preferred)
-}
-
-/// Whether both have the same types and addresses, in whatever order.
-pub(super) fn same_addresses(have: &[NodeAddress], want: &[Sourced<NodeAddress>]) -> bool {
-    let have: HashSet<&NodeAddress> = have.iter().collect();
-    let want: HashSet<&NodeAddress> = want.iter().map(|address| &address.value).collect();
-    have == want
 }
 
 /// Keeps the host name that the kubelet reported when the cloud names none.

@@ -21,12 +21,13 @@ use super::matching::Index;
 use super::node_writes::{Applied, NodeChange, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
+use super::schedule::Schedule;
 use crate::cache::{self, AllServers, Apis, Error, ServerNeeds};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
 use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
-use plan::plan_node;
+use plan::{NodeFacts, plan_node};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,8 +57,7 @@ pub struct Settings {
 
 pub struct NodeController {
     settings: Settings,
-    backoff: Backoff,
-    last_refresh: Option<Instant>,
+    schedule: Schedule,
 }
 
 /// The answers of both APIs: all nodes, and servers when they are needed.
@@ -97,14 +97,14 @@ impl Controller for NodeController {
 
 impl NodeController {
     pub fn new(settings: Settings) -> NodeController {
-        NodeController { settings, backoff: Backoff::new(), last_refresh: None }
+        NodeController { settings, schedule: Schedule::default() }
     }
 
     /// Returns the plans for the nodes that are due or selected.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<NodePlan>, Error> {
         let (observed, wanted) = self.observe(apis, selection)?;
         let index = observed.index(&*apis.provider);
-        let plan = |node: &Arc<Node>| plan_node(node, &index, &*apis.provider, self.overdue());
+        let plan = |node: &Arc<Node>| plan_node(node, &index, self.overdue());
         Ok(wanted.iter().map(plan).collect())
     }
 
@@ -131,13 +131,13 @@ impl NodeController {
         };
         let nodes = observed.nodes.value.iter();
         let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
-        self.backoff.keep(|uid| uids.contains(uid));
+        self.schedule.backoff.keep(|uid| uids.contains(uid));
         if is_refresh {
             let mut reported = apis.recorder.reported();
             reported.keep(kube::NODE, uids.iter().copied());
-            self.last_refresh = Some(begun);
+            self.schedule.compared = Some(begun);
         }
-        count_states(&observed.nodes.value, &*apis.provider, &self.backoff);
+        count_states(&observed.nodes.value, &*apis.provider, &self.schedule.backoff);
         let write = || self.write_all(apis, observed, wanted.into(), done);
         apis.recorder.first(write)
     }
@@ -164,7 +164,8 @@ impl NodeController {
             let observed = Observed { nodes, servers: None, begun: now };
             return Ok((observed, Vec::new()));
         }
-        let can_wait = due.is_empty() && !selection.is_explicit() && self.last_refresh.is_some();
+        let can_wait =
+            due.is_empty() && !selection.is_explicit() && self.schedule.compared.is_some();
         let (urgency, max_age) = if can_wait {
             (Urgency::CanWait, self.refresh_period(apis) / 2)
         } else {
@@ -193,8 +194,7 @@ impl NodeController {
         // These plans rest on the data that were read last. They only show which data must be read for the plans
         // that are applied.
         let index = observed.index(&*apis.provider);
-        let plans =
-            wanted.iter().map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
+        let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
         let unsatisfied = needs.filter(|needs| !servers.satisfy(needs)).reduce(ServerNeeds::and);
         drop(index);
@@ -213,7 +213,7 @@ impl NodeController {
         apis: &Apis,
         due: &[&Arc<Node>],
     ) -> Option<(cache::Instances, HashSet<InstanceId>)> {
-        let has_failed = |node: &&Arc<Node>| self.backoff.has_failed(&node.metadata.uid);
+        let has_failed = |node: &&Arc<Node>| self.schedule.backoff.has_failed(&node.metadata.uid);
         let is_fewer = due.len() <= apis.server_pages() as usize;
         if !apis.is_large() || !is_fewer || due.iter().any(has_failed) {
             return None;
@@ -244,10 +244,10 @@ impl NodeController {
                 }
             }
         }
-        if report.outage.is_none() {
-            let outage = observed.servers.as_ref().and_then(AllServers::outage);
-            report.outage = outage.map(|error| Outage::new(error, String::new()));
-        }
+        report.outage = report.outage.or_else(|| {
+            let error = observed.servers.as_ref().and_then(AllServers::outage)?;
+            Some(Outage::new(error, String::new()))
+        });
         for node in &queue {
             report.note(node.object().for_people(), Progress::Unreached);
         }
@@ -269,7 +269,7 @@ impl NodeController {
         let index = observed.index(&*apis.provider);
         let (young, overdue) = (self.young(), self.overdue());
         let plan_for = |node: &Node| {
-            let plan = plan_node(node, &index, &*apis.provider, overdue);
+            let plan = plan_node(node, &index, overdue);
             let needs = needs_of(&plan, apis, young, observed.begun);
             if plan.changes.is_empty() || servers.satisfy(&needs) { Ok(plan) } else { Err(needs) }
         };
@@ -310,7 +310,7 @@ impl NodeController {
         apis: &Apis,
         report: &mut Report,
         node: &Node,
-        applied: Applied<NodePlan>,
+        applied: Applied<NodeFacts>,
     ) -> Option<NodePlan> {
         let uid = &node.metadata.uid;
         applied.note_in(report, node.object().for_people(), None);
@@ -320,10 +320,9 @@ impl NodeController {
         // An initialised node with an obstacle is not tried again by its backoff, but with the next
         // comparison of all nodes.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
-        if !is_made || (is_blocked && is_new) {
-            self.backoff.failed(uid, clock::now());
-        } else if !is_blocked {
-            self.backoff.succeeded(uid);
+        let is_tried_again = !is_made || (is_blocked && is_new);
+        if is_tried_again || !is_blocked {
+            self.schedule.backoff.ended(uid, is_tried_again);
         }
         let mut plan = applied.plan?;
         // Removing the taint is the last change.
@@ -355,15 +354,14 @@ impl NodeController {
     }
 
     fn is_refresh_due(&self, apis: &Apis, now: Instant) -> bool {
-        let is_over = |last| now.duration_since(last) >= self.refresh_period(apis);
-        self.last_refresh.is_none_or(is_over)
+        self.schedule.is_comparison_due(self.refresh_period(apis), now)
     }
 
     /// Returns how old the last list of whole nodes may be. A refresh needs a list that was read since the refresh
     /// became due, or within one sync interval before, when another controller read it.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
-        let since_last = self.last_refresh.map(|last| now.duration_since(last));
+        let since_last = self.schedule.compared.map(|last| now.duration_since(last));
         let overdue = since_last.and_then(|time| time.checked_sub(frequency));
         overdue.map_or(frequency, |time| frequency.min(time + self.settings.sync_interval))
     }
@@ -375,7 +373,8 @@ impl NodeController {
         let is_new = is_uninitialized(node)
             && node.metadata.deletion_timestamp.is_none()
             && !has_foreign_id(node, &*apis.provider);
-        self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
+        let backoff = &self.schedule.backoff;
+        backoff.is_retry_due(uid, now) || (is_new && !backoff.has_failed(uid))
     }
 
     /// Returns what an outage keeps waiting, for the log line of the outage.

@@ -15,7 +15,6 @@ use crate::provider::{
 use crate::text::shell_command;
 use jiff::Timestamp;
 use std::borrow::Borrow;
-use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
@@ -23,9 +22,11 @@ const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 const DELETE_NODE: &str = "kubectl delete node";
 
 /// The writes to one node, and the facts on which they rest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodePlan {
-    plan: Plan<NodeChange>,
+pub type NodePlan = Plan<NodeChange, NodeFacts>;
+
+/// The facts on which the writes to a node rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
     /// The node for which the plan was made.
     pub node: Node,
     pub server: Server,
@@ -36,33 +37,14 @@ pub struct NodePlan {
     pub other_fields: Vec<Field>,
 }
 
-impl Deref for NodePlan {
-    type Target = Plan<NodeChange>;
-
-    fn deref(&self) -> &Plan<NodeChange> {
-        &self.plan
-    }
-}
-
-impl DerefMut for NodePlan {
-    fn deref_mut(&mut self) -> &mut Plan<NodeChange> {
-        &mut self.plan
-    }
-}
-
-impl AsRef<Plan<NodeChange>> for NodePlan {
-    fn as_ref(&self) -> &Plan<NodeChange> {
-        &self.plan
-    }
-}
-
 /// The result of the search for the server of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Server {
     Matched(Box<Instance>, MatchedBy),
     Gone(InstanceId),
     Foreign,
     Unknown,
+    #[default]
     Unmatched,
     /// The server is not known, because an API that may know the server did not answer.
     Unclear,
@@ -84,18 +66,15 @@ pub fn plan<'a, N: Borrow<Node>>(
 ) -> Vec<NodePlan> {
     let index = Index::new(provider, nodes, servers.into());
     let nodes = nodes.iter().map(Borrow::borrow);
-    let plan = |node| plan_node(node, &index, provider, overdue);
+    let plan = |node| plan_node(node, &index, overdue);
     nodes.map(plan).collect()
 }
 
 /// Plans for one node as it is now, among the others.
-pub(super) fn plan_node(
-    node: &Node,
-    index: &Index,
-    provider: &dyn Provider,
-    overdue: Timestamp,
-) -> NodePlan {
-    let mut plan = NodePlan::new(node.object(), node.clone(), Server::Unmatched);
+pub(super) fn plan_node(node: &Node, index: &Index, overdue: Timestamp) -> NodePlan {
+    let provider = index.provider;
+    let mut plan = NodePlan::new(node.object(), &node.metadata.resource_version);
+    plan.node = node.clone();
     match index.find(node) {
         Outcome::Foreign => {
             plan.server = Server::Foreign;
@@ -143,31 +122,16 @@ pub(super) fn plan_node(
 impl NodePlan {
     /// Returns the plan for a server alone, when Kubernetes does not answer. The plan has no changes.
     pub fn of_server(instance: &Instance) -> NodePlan {
-        let object = ObjectReference {
-            kind: "Server",
-            name: instance.name.clone(),
-            namespace: String::new(),
-            uid: instance.id.to_string(),
-        };
+        let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();
         let external = external.map(|ip| NodeAddress::new(AddressKind::ExternalIP, ip));
         let internal = instance.private.iter();
         let internal =
             internal.map(|address| NodeAddress::new(AddressKind::InternalIP, address.ip));
-        let mut node = Node::default();
-        node.status.addresses = external.chain(internal).collect();
-        let server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
-        NodePlan::new(object, node, server)
-    }
-
-    fn new(object: ObjectReference, node: Node, server: Server) -> NodePlan {
-        NodePlan {
-            plan: Plan::new(object, &node.metadata.resource_version),
-            node,
-            server,
-            address_fields: Vec::new(),
-            other_fields: Vec::new(),
-        }
+        let mut plan = NodePlan::new(object, "");
+        plan.node.status.addresses = external.chain(internal).collect();
+        plan.server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
+        plan
     }
 
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
@@ -427,45 +391,32 @@ impl NodePlan {
             return;
         }
         let wanted = desired::labels_afterwards(&self.node);
-        let (labels, annotations) = self.labels_to_set(wanted, from_server);
-        if !labels.is_empty() || !annotations.is_empty() {
-            let description = describe(&self.other_fields);
-            self.changes.push(NodeChange::Update {
-                labels,
-                annotations,
-                provider_id: None,
-                taints: None,
-                description,
-            });
-        }
+        self.update(wanted, from_server, None, None);
     }
 
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
-        let have = &self.node.status.addresses;
-        self.address_fields = address_fields(have, &wanted);
-        if !desired::same_addresses(have, &wanted) {
+        self.address_fields = address_fields(&self.node.status.addresses, &wanted);
+        let description = describe(&self.address_fields);
+        // The order of the addresses alone is no difference.
+        if !description.is_empty() {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
-            let description = describe(&self.address_fields);
             self.changes.push(NodeChange::SetAddresses { addresses, description });
         }
     }
 
     fn initialise(&mut self, metadata: &Metadata, from_server: FromServer) {
-        let have = &self.node.spec.provider_id;
-        let wanted = if have.is_empty() {
-            metadata.provider_id.clone()
-        } else {
+        let NodeFacts { node, other_fields, .. } = &mut self.facts;
+        let have = &node.spec.provider_id;
+        let present = (!have.is_empty()).then(|| have.clone());
+        let wanted = match &present {
             // The provider ID is immutable once it is set.
-            Sourced::new(have.clone(), Source::Kept)
+            Some(id) => Sourced::new(id.clone(), Source::Kept),
+            None => metadata.provider_id.clone(),
         };
-        self.other_fields.push(Field {
-            field: "spec.providerID".to_owned(),
-            have: (!have.is_empty()).then(|| have.clone()),
-            want: Some(wanted.value.clone()),
-            source: wanted.source,
-        });
-        let provider_id = have.is_empty().then_some(wanted.value);
-        let taints = self.node.spec.taints.iter().filter(|taint| taint.key != UNINITIALIZED);
+        let provider_id = present.is_none().then(|| wanted.value.clone());
+        let want = Some(wanted.value);
+        other_fields.push(Field::new("spec.providerID", present, want, wanted.source));
+        let taints = node.spec.taints.iter().filter(|taint| taint.key != UNINITIALIZED);
         let mut taints: Vec<Taint> = taints.cloned().collect();
         for taint in &from_server.taints {
             let is_there =
@@ -473,44 +424,31 @@ impl NodePlan {
             if !taints.iter().any(is_there) {
                 let value = taint.value.as_ref();
                 let value = value.map_or_else(String::new, |value| format!("{value}:"));
-                self.other_fields.push(Field {
-                    field: format!("taint {}", taint.key),
-                    have: None,
-                    want: Some(format!("{value}{}", taint.effect)),
-                    source: Source::server_because("labels", "set at the initialisation alone"),
-                });
+                let name = format!("taint {}", taint.key);
+                let want = Some(format!("{value}{}", taint.effect));
+                let source = Source::server_because("labels", "set at the initialisation alone");
+                other_fields.push(Field::new(name, None, want, source));
                 taints.push(taint.clone());
             }
         }
-        let wanted = desired::labels_at_initialisation(&self.node, metadata);
-        let (labels, annotations) = self.labels_to_set(wanted, from_server);
-        self.other_fields.push(Field {
-            field: UNINITIALIZED_TAINT.to_owned(),
-            have: Some("set".into()),
-            want: None,
-            source: Source::Rule("removed when the rest is there"),
-        });
-        // The removal of the taint is the last change.
-        let description = describe(&self.other_fields);
-        self.changes.push(NodeChange::Update {
-            labels,
-            annotations,
-            provider_id,
-            taints: Some(taints),
-            description,
-        });
+        let wanted = desired::labels_at_initialisation(node, metadata);
+        self.update(wanted, from_server, provider_id, Some(taints));
     }
 
-    /// Returns the labels and annotations that differ from the desired ones. Adds a field for each desired
-    /// label and annotation.
-    fn labels_to_set(
+    /// Plans the write of the labels and annotations that differ from the desired ones, if there are any. The provider
+    /// ID and the taints are written as well when they are given, which removes the taint `uninitialized`. Adds a field
+    /// for each label and annotation, and for that taint.
+    fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
         from_server: FromServer,
-    ) -> (Values, Values) {
+        provider_id: Option<String>,
+        taints: Option<Vec<Taint>>,
+    ) {
         let (mut labels, mut annotations) = (Values::new(), Values::new());
         self.findings.extend(from_server.findings);
-        let metadata = &self.node.metadata;
+        let NodeFacts { node, other_fields, .. } = &mut self.facts;
+        let metadata = &node.metadata;
         for (key, wanted) in wanted.into_iter().chain(from_server.values) {
             let (kind, have, values) = if key == SERVER_LABELS {
                 ("annotation", &metadata.annotations, &mut annotations)
@@ -518,17 +456,23 @@ impl NodePlan {
                 ("label", &metadata.labels, &mut labels)
             };
             let have = have.get(&key).map(str::to_owned);
-            self.other_fields.push(Field {
-                field: format!("{kind} {key}"),
-                have: have.clone(),
-                want: wanted.value.clone(),
-                source: wanted.source,
-            });
+            let (name, want) = (format!("{kind} {key}"), wanted.value.clone());
+            other_fields.push(Field::new(name, have.clone(), want, wanted.source));
             if have != wanted.value {
                 values.insert(key, wanted.value);
             }
         }
-        (labels, annotations)
+        if taints.is_some() {
+            // The removal of the taint is the last change.
+            let source = Source::Rule("removed when the rest is there");
+            other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
+        }
+        let description = describe(other_fields);
+        if !description.is_empty() {
+            let update =
+                NodeChange::Update { labels, annotations, provider_id, taints, description };
+            self.changes.push(update);
+        }
     }
 }
 
@@ -580,18 +524,13 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
             let replaced = left.iter().position(|h| h.kind == want.kind);
             replaced.map(|position| left.remove(position).address.clone())
         };
-        fields.push(Field {
-            field: format!("address {}", want.kind.name()),
-            have,
-            want: Some(want.address.clone()),
-            source: address.source.clone(),
-        });
+        let (name, text) = (format!("address {}", want.kind.name()), want.address.clone());
+        fields.push(Field::new(name, have, Some(text), address.source.clone()));
     }
-    fields.extend(left.into_iter().map(|address| Field {
-        field: format!("address {}", address.kind.name()),
-        have: Some(address.address.clone()),
-        want: None,
-        source: Source::Rule("not an address of the server by these settings"),
+    fields.extend(left.into_iter().map(|address| {
+        let name = format!("address {}", address.kind.name());
+        let source = Source::Rule("not an address of the server by these settings");
+        Field::new(name, Some(address.address.clone()), None, source)
     }));
     fields
 }

@@ -15,30 +15,22 @@ mod plan;
 mod sync;
 mod types;
 
-pub use observe::Settings;
+pub use observe::{RouteController, Settings};
 pub use plan::{Inputs, plan};
 pub use sync::Synced;
-pub use types::{NAME, NodePlan, Plan, Row, State, Step};
+pub use types::{NAME, NodePlan, RoutePlan, Row, State, Step};
 
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
 use crate::provider::{Network, Urgency, clock};
-use observe::{Ages, COMPARE_PERIOD, Memory, POLL_INTERVAL, Schedule};
-use std::time::{Duration, Instant};
+use observe::{Ages, NETWORK, POLL_INTERVAL};
+use std::time::Duration;
 use sync::Sync;
 
 /// The source of the events, which is the one that upstream's events have.
 const EVENT_COMPONENT: &str = "route_controller";
-
-pub struct RouteController {
-    settings: Settings,
-    schedule: Schedule,
-    memory: Memory,
-    /// When routes were written last. Data of the Network that were read before that time are too old.
-    last_sync: Option<Instant>,
-}
 
 impl Controller for RouteController {
     fn name(&self) -> &'static str {
@@ -46,7 +38,7 @@ impl Controller for RouteController {
     }
 
     fn interval(&self) -> Duration {
-        self.settings.interval()
+        POLL_INTERVAL.min(self.settings.reconciliation_period)
     }
 
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
@@ -62,38 +54,26 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    pub fn new(settings: Settings) -> RouteController {
-        RouteController {
-            schedule: Schedule::new(),
-            memory: Memory::default(),
-            last_sync: None,
-            settings,
-        }
-    }
-
     /// Returns the plan that rests on reads no older than `max_age`. All servers are listed again when a server
     /// seems to be gone.
-    pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
-        let observed = self.settings.observe_all(apis, &self.memory, max_age);
-        Ok(observed?.plan)
+    pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, Error> {
+        Ok(self.observe_all(apis, max_age)?.plan)
     }
 
     /// Returns the routes that nodes want when the cloud does not answer. Nothing is planned.
-    pub fn by_kubernetes(&self, apis: &Apis) -> Result<Plan, Error> {
+    pub fn by_kubernetes(&self, apis: &Apis) -> Result<RoutePlan, Error> {
         let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
         let network = Network { routes_at_most: usize::MAX, ..Network::default() };
-        let settings = &self.settings;
-        let mut plan = settings.plan(apis, &self.memory, &nodes, &[], &network);
+        let mut plan = self.plan(apis, &nodes, &[], &network);
         plan.forget_changes();
         Ok(plan)
     }
 
     /// Returns the routes of the Network when Kubernetes does not answer. Nothing is planned.
-    pub fn by_cloud(&self, apis: &Apis) -> Result<Plan, Error> {
+    pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, Error> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
-        let observed = self.settings.observe(apis, &self.memory, &[], &ages)?;
-        let mut plan = observed.plan;
+        let mut plan = self.observe(apis, &[], &ages)?.plan;
         plan.forget_changes();
         plan.rows.iter_mut().for_each(|row| row.node = None);
         Ok(plan)
@@ -104,8 +84,8 @@ impl RouteController {
         let Some(cloud) = apis.provider.routes() else {
             return Synced::default();
         };
-        let synced = Sync::new(apis, &self.settings, &mut self.memory).run(cloud);
-        self.last_sync = Some(clock::now());
+        let synced = Sync::new(apis, self).run(cloud);
+        self.schedule.last_write = Some(clock::now());
         report_findings(apis, &synced);
         synced
     }
@@ -113,22 +93,16 @@ impl RouteController {
     /// Compares the nodes that are due, using the data that were read last when these are young enough. When there is
     /// something to write, the routes are synced with a new read of both APIs.
     fn compare(&mut self, apis: &Apis) -> Result<Report, Error> {
-        let Some(due) = self.schedule.due(apis, &self.settings)? else {
+        let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
         };
-        let since_sync = self.last_sync.map_or(Duration::MAX, clock::since);
-        let ages = Ages {
-            network: if due.is_time { (COMPARE_PERIOD / 2).min(since_sync) } else { since_sync },
-            // The node controller refreshes the list of servers as often as this, so one read is
-            // enough for both controllers.
-            instances: apis.refresh_period(COMPARE_PERIOD) * 3 / 2,
-            urgency: if due.is_changed { Urgency::Changed } else { Urgency::CanWait },
-        };
-        let observed = self.settings.observe(apis, &self.memory, &due.nodes, &ages)?;
+        let observed = self.observe(apis, &nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
         // The server of a new node may be missing in an older list.
-        let needs_sync = plan.has_writes() || (due.is_changed && plan.is_blocked());
+        let is_changed = ages.urgency == Urgency::Changed;
+        let has_writes = plan.has_writes() || plan.nodes.iter().any(NodePlan::has_writes);
+        let needs_sync = has_writes || (is_changed && plan.is_blocked());
         self.memory.note_routes(plan, &observed.network.value);
         let mut synced = Synced::nothing(observed);
         if needs_sync {
@@ -143,10 +117,11 @@ impl RouteController {
         // next regular comparison.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
-            self.schedule.compared(apis, &due, &synced.instances);
+            self.compared(apis, &nodes, &synced.instances);
             self.memory.note_doubt(&synced.plan);
         }
-        self.schedule.ended(has_failed || !is_done, synced.is_interrupted);
+        self.is_interrupted = synced.is_interrupted;
+        self.schedule.backoff.ended(NETWORK, has_failed || !is_done);
         Ok(Report { planned, ..report })
     }
 }
@@ -160,8 +135,9 @@ fn report_findings(apis: &Apis, synced: &Synced) {
             recovered(apis, component, &node.object);
         }
     }
-    if let Some(network) = &plan.network {
-        publish(apis, component, network, &plan.findings);
+    publish(apis, component, &plan.object, &plan.findings);
+    // Without a plan, nothing is known about the Network, and the last figures stay.
+    if !plan.object.uid.is_empty() {
         measure(synced);
     }
 }

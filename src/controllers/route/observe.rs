@@ -3,10 +3,11 @@
 //! it is time.
 
 use super::plan::{Inputs, plan};
-use super::types::{Plan, Row, State, Step};
+use super::types::{RoutePlan, Row, State, Step};
 use crate::cache::{self, Apis, Error, Poll, ReadFrom};
-use crate::controllers::backoff::Backoff;
+use crate::controllers::Controller;
 use crate::controllers::matching::{Claims, server_of};
+use crate::controllers::schedule::{Reads, Schedule, Why};
 use crate::kube::Node;
 use crate::provider::{Instance, InstanceId, Network, Provider, Route, Urgency, clock};
 use ipnet::IpNet;
@@ -16,11 +17,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often routes are compared although no node changed.
-pub(super) const COMPARE_PERIOD: Duration = Duration::from_secs(300);
+const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
 /// How many routes are remembered. A network takes 100 routes. A route beyond this number is reported
 /// instead of deleted.
 const REMEMBERED_AT_MOST: usize = 1000;
+
+/// How often nodes are read, by a table that the other controllers read as well.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The longest time until it is seen that a node was replaced by another node with the same name.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// How many nodes whose pods have no addresses yet are read again in one comparison.
+const UNASSIGNED_AT_MOST: usize = 10;
+
+/// The age up to which a node is treated as new. An older node has got the addresses of its pods from
+/// kube-controller-manager or another program.
+const NEW_FOR: Duration = Duration::from_secs(600);
+
+/// The key under which the failures of a sync are remembered.
+pub(super) const NETWORK: &str = "network";
+
+type Nodes = Arc<Vec<Arc<Node>>>;
 
 /// Settings of the route controller.
 #[derive(Clone, Debug)]
@@ -33,9 +52,21 @@ pub struct Settings {
     pub server_cache_max_age: Duration,
 }
 
+/// The route controller, with what it knows from earlier comparisons.
+pub struct RouteController {
+    pub(super) settings: Settings,
+    pub(super) memory: Memory,
+    pub(super) schedule: Schedule,
+    /// The fingerprint of the nodes and servers that were compared last.
+    compared: Option<u64>,
+    begun: Option<Instant>,
+    /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
+    pub(super) is_interrupted: bool,
+}
+
 /// Everything on which a plan rests, and the plan.
 pub(super) struct Observed {
-    pub(super) plan: Plan,
+    pub(super) plan: RoutePlan,
     pub(super) network: cache::View<Network>,
     pub(super) instances: Arc<Vec<Instance>>,
     /// The moment when all reads had been answered.
@@ -60,22 +91,28 @@ pub(super) struct Memory {
     in_doubt_since: Option<Instant>,
 }
 
-impl Settings {
+impl RouteController {
+    pub fn new(settings: Settings) -> RouteController {
+        RouteController {
+            settings,
+            memory: Memory::default(),
+            schedule: Schedule::default(),
+            compared: None,
+            begun: None,
+            is_interrupted: false,
+        }
+    }
+
     /// Reads everything, no older than `max_age`, and plans by servers on which a write may rest.
-    pub(super) fn observe_all(
-        &self,
-        apis: &Apis,
-        memory: &Memory,
-        max_age: Duration,
-    ) -> Result<Observed, Error> {
+    pub(super) fn observe_all(&self, apis: &Apis, max_age: Duration) -> Result<Observed, Error> {
         // Routes are deleted by this list, and a list from the API server's cache may lack a node that is there.
         let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
-            instances: max_age.max(self.server_cache_max_age),
+            instances: max_age.max(self.settings.server_cache_max_age),
             urgency: Urgency::Needed,
         };
-        let observed = self.observe(apis, memory, &nodes, &ages)?;
+        let observed = self.observe(apis, &nodes, &ages)?;
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
@@ -83,21 +120,20 @@ impl Settings {
         // there, if the gateway is a server's.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
-        self.observe(apis, memory, &nodes, &ages)
+        self.observe(apis, &nodes, &ages)
     }
 
     /// Reads the network and the servers, and plans for the given nodes.
     pub(super) fn observe(
         &self,
         apis: &Apis,
-        memory: &Memory,
         nodes: &[Arc<Node>],
         ages: &Ages,
     ) -> Result<Observed, Error> {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
         Ok(Observed {
-            plan: self.plan(apis, memory, nodes, &instances, &network.value),
+            plan: self.plan(apis, nodes, &instances, &network.value),
             instances,
             complete: clock::now(),
             network,
@@ -107,16 +143,16 @@ impl Settings {
     pub(super) fn plan(
         &self,
         apis: &Apis,
-        memory: &Memory,
         nodes: &[Arc<Node>],
         instances: &[Instance],
         network: &Network,
-    ) -> Plan {
+    ) -> RoutePlan {
+        let memory = &self.memory;
         let inputs = Inputs {
             nodes,
             instances,
             network,
-            cluster_cidrs: &self.cluster_cidrs,
+            cluster_cidrs: &self.settings.cluster_cidrs,
             remembered: &memory.routes,
             is_in_doubt_for_long: memory
                 .in_doubt_since
@@ -124,11 +160,74 @@ impl Settings {
         };
         plan(&inputs, &*apis.provider)
     }
+
+    /// Returns the nodes to be compared, and how the cloud is read for that. `None` when no comparison is due.
+    pub(super) fn due(&mut self, apis: &Apis) -> Result<Option<(Nodes, Ages)>, Error> {
+        let now = clock::now();
+        let poll = Poll {
+            table_max_age: self.interval() / 2,
+            // The node controller reads whole nodes more often than this when it runs.
+            whole_max_age: COMPARE_PERIOD * 2,
+            metadata_max_age: Some(METADATA_MAX_AGE),
+        };
+        let nodes = self.with_new_ranges(apis, &apis.nodes.poll(poll)?.value)?;
+        let provider = &*apis.provider;
+        let is_ours = |node: &Node| server_of(node, provider).is_some();
+        let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
+        if !nodes.iter().any(has_pods) {
+            // No node needs a route, so no route may be deleted either.
+            return Ok(None);
+        }
+        let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);
+        // The servers are those of the last list that any controller read, so no call is made for them.
+        let servers = apis.instances_last().unwrap_or_default();
+        let print = fingerprint(&nodes, &servers, provider);
+        let is_retried = self.schedule.backoff.is_retry_due(NETWORK, now);
+        let whys = [
+            (Why::Changed, self.compared != Some(print)),
+            (Why::Retried, is_retried),
+            (Why::Compared, is_time),
+        ];
+        let whys = whys.into_iter().filter(|(_, is_so)| *is_so).map(|(why, _)| why);
+        let pause = self.settings.reconciliation_period;
+        let is_early =
+            self.begun.is_some_and(|at| now - at < pause) && !(self.is_interrupted && is_retried);
+        if is_early || whys.clone().next().is_none() {
+            return Ok(None);
+        }
+        self.begun = Some(now);
+        let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
+        // The node controller refreshes the list of servers as often as this, so one read is enough for both
+        // controllers.
+        let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
+        Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
+    }
+
+    /// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration,
+    /// and no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
+    fn with_new_ranges(&self, apis: &Apis, nodes: &[Arc<Node>]) -> Result<Nodes, Error> {
+        let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
+        let is_lacking = |node: &&Arc<Node>| {
+            let created = node.metadata.creation_timestamp;
+            let is_new = created.is_some_and(|created| created > old);
+            let is_ours = || server_of(node, &*apis.provider).is_some();
+            is_new && node.spec.pod_cidrs.is_empty() && is_ours()
+        };
+        let lacking = nodes.iter().filter(is_lacking).take(UNASSIGNED_AT_MOST);
+        let lacking: Vec<String> = lacking.map(|node| node.name().to_owned()).collect();
+        Ok(apis.nodes.again(&lacking, self.interval() * 2)?.value)
+    }
+
+    /// Notes that these nodes were compared, together with these servers.
+    pub(super) fn compared(&mut self, apis: &Apis, nodes: &[Arc<Node>], servers: &[Instance]) {
+        self.compared = Some(fingerprint(nodes, servers, &*apis.provider));
+        self.schedule.compared = Some(clock::now());
+    }
 }
 
 impl Memory {
     /// Remembers the nodes' routes from a plan for this network, and forgets the routes that the network does not have.
-    pub(super) fn note_routes(&mut self, plan: &Plan, network: &Network) {
+    pub(super) fn note_routes(&mut self, plan: &RoutePlan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
         for route in plan.rows.iter().filter_map(of_node) {
@@ -139,7 +238,7 @@ impl Memory {
     }
 
     /// Notes at the end of a comparison whether routes are in doubt.
-    pub(super) fn note_doubt(&mut self, plan: &Plan) {
+    pub(super) fn note_doubt(&mut self, plan: &RoutePlan) {
         let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
@@ -151,122 +250,6 @@ impl Memory {
 fn of_node(row: &Row) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
     row.want.filter(|_| is_its)
-}
-
-/// How often nodes are read, by a table that the other controllers read as well.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The longest time until it is seen that a node was replaced by another node with the same name.
-const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
-
-/// How many nodes whose pods have no addresses yet are read again in one comparison.
-const UNASSIGNED_AT_MOST: usize = 10;
-
-/// The age up to which a node is treated as new. An older node has got the addresses of its pods from
-/// kube-controller-manager or another program.
-const NEW_FOR: Duration = Duration::from_secs(600);
-
-/// The key under which the failures of a sync are remembered.
-const NETWORK: &str = "network";
-
-pub(super) type Nodes = Arc<Vec<Arc<Node>>>;
-
-pub(super) struct Schedule {
-    /// The fingerprint of the nodes and servers that were compared last, and the moment when that comparison ended.
-    compared: Option<(u64, Instant)>,
-    begun: Option<Instant>,
-    /// Whether a route was deleted and its replacement could not be added. Then the next try waits for no period.
-    is_interrupted: bool,
-    backoff: Backoff,
-}
-
-/// The nodes to be compared, and why.
-pub(super) struct Due {
-    pub(super) nodes: Nodes,
-    /// Whether a node or an address of its server has changed, or the last try failed.
-    pub(super) is_changed: bool,
-    pub(super) is_time: bool,
-}
-
-impl Schedule {
-    pub(super) fn new() -> Schedule {
-        Schedule { compared: None, begun: None, is_interrupted: false, backoff: Backoff::new() }
-    }
-
-    /// Returns the nodes to be compared, and why. `None` when no comparison is due.
-    pub(super) fn due(&mut self, apis: &Apis, settings: &Settings) -> Result<Option<Due>, Error> {
-        let now = clock::now();
-        let poll = Poll {
-            table_max_age: settings.interval() / 2,
-            // The node controller reads whole nodes more often than this when it runs.
-            whole_max_age: COMPARE_PERIOD * 2,
-            metadata_max_age: Some(METADATA_MAX_AGE),
-        };
-        let nodes = with_new_ranges(apis, settings, apis.nodes.poll(poll)?.value)?;
-        let provider = &*apis.provider;
-        let is_ours = |node: &Node| server_of(node, provider).is_some();
-        let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
-        if !nodes.iter().any(has_pods) {
-            // No node needs a route, so no route may be deleted either.
-            return Ok(None);
-        }
-        let is_time = self.compared.is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
-        // The servers are those of the last list that any controller read, so no call is made for them.
-        let servers = apis.instances_last().unwrap_or_default();
-        let print = fingerprint(&nodes, &servers, provider);
-        let is_retried = self.backoff.is_retry_due(NETWORK, now);
-        let is_changed = is_retried || self.compared.is_none_or(|(last, _)| last != print);
-        let pause = settings.reconciliation_period;
-        let is_early =
-            self.begun.is_some_and(|at| now - at < pause) && !(self.is_interrupted && is_retried);
-        let is_due = (is_changed || is_time) && !is_early;
-        if is_due {
-            self.begun = Some(now);
-        }
-        Ok(is_due.then_some(Due { nodes, is_changed, is_time }))
-    }
-
-    /// Notes that the nodes of `due` were compared, together with these servers.
-    pub(super) fn compared(&mut self, apis: &Apis, due: &Due, servers: &[Instance]) {
-        let print = fingerprint(&due.nodes, servers, &*apis.provider);
-        self.compared = Some((print, clock::now()));
-    }
-
-    /// Notes whether the comparison has failed, and whether a deleted route was not replaced.
-    pub(super) fn ended(&mut self, has_failed: bool, is_interrupted: bool) {
-        self.is_interrupted = is_interrupted;
-        if has_failed {
-            self.backoff.failed(NETWORK, clock::now());
-        } else {
-            self.backoff.succeeded(NETWORK);
-        }
-    }
-}
-
-/// Reads new nodes again whose pods have no addresses yet. Such a node gets the addresses after its registration, and
-/// no read of the table of nodes shows them. Old nodes may never get any, so they are not read again.
-fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
-    let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
-    let is_lacking = |node: &&Arc<Node>| {
-        let created = node.metadata.creation_timestamp;
-        let is_new = created.is_some_and(|created| created > old);
-        let is_ours = || server_of(node, &*apis.provider).is_some();
-        is_new && node.spec.pod_cidrs.is_empty() && is_ours()
-    };
-    let lacking = nodes.iter().filter(is_lacking).take(UNASSIGNED_AT_MOST);
-    let lacking: Vec<String> = lacking.map(|node| node.name().to_owned()).collect();
-    if lacking.is_empty() {
-        Ok(nodes)
-    } else {
-        Ok(apis.nodes.again(&lacking, settings.interval() * 2)?.value)
-    }
-}
-
-impl Settings {
-    /// Returns the time between the ends of two ticks.
-    pub(super) fn interval(&self) -> Duration {
-        POLL_INTERVAL.min(self.reconciliation_period)
-    }
 }
 
 /// Returns a hash of everything on which a plan depends. That is each node without its condition, which this controller
@@ -329,7 +312,11 @@ mod tests {
     #[test]
     fn a_route_is_forgotten_when_the_network_lacks_it() {
         let mut memory = Memory::default();
-        let plan = |rows| Plan { rows, ..Plan::default() };
+        let plan = |rows| {
+            let mut plan = RoutePlan::default();
+            plan.rows = rows;
+            plan
+        };
         let rows = vec![
             row(1, State::Ok, Step::Nothing),
             row(2, State::Ok, Step::Nothing),
@@ -351,7 +338,8 @@ mod tests {
         let mut memory = Memory::default();
         for of in [0..5000, 5000..9000] {
             let rows = of.clone().map(|n| row(n, State::Ok, Step::Nothing));
-            let plan = Plan { rows: rows.collect(), ..Plan::default() };
+            let mut plan = RoutePlan::default();
+            plan.rows = rows.collect();
             memory.note_routes(&plan, &network(of));
             assert_eq!(memory.routes.len(), REMEMBERED_AT_MOST);
         }

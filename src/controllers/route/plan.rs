@@ -3,7 +3,7 @@
 //! The controller is responsible for routes within the cluster's CIDRs and for no others. A deletion takes packets
 //! away, so a route whose owner is in doubt is kept.
 
-use super::types::{NodePlan, Plan, Row, State, Step};
+use super::types::{NodePlan, RouteFacts, RoutePlan, Row, State, Step};
 use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::node_writes::ROUTE_CREATED;
@@ -15,6 +15,7 @@ use crate::provider::{
 use crate::text::{self, shell_command};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -35,8 +36,9 @@ pub struct Inputs<'a> {
 }
 
 /// The routes that one node wants.
-struct DesiredRoutes<'a> {
-    node: &'a Arc<Node>,
+struct DesiredRoutes {
+    /// The plan for the node. Its obstacle is the reason why one of the routes can't be made.
+    plan: NodePlan,
     server: InstanceId,
     /// The name of another node to which this server belongs. No missing route is added for this node.
     kept_by: Option<String>,
@@ -46,39 +48,40 @@ struct DesiredRoutes<'a> {
     gateway: Option<Ipv4Addr>,
     /// The pod ranges within the cluster's CIDRs.
     cidrs: Vec<Ipv4Net>,
-    /// The pod ranges outside of the cluster's CIDRs, and texts that are not a range.
-    misfits: Vec<String>,
     /// Whether the pod ranges are there and were understood. Until then, it is not known which of the routes to the
     /// node's server are the node's own.
     is_settled: bool,
     /// Whether some pods have IPv6 addresses, for which the network has no routes.
     has_ipv6: bool,
-    /// The reason why one of the routes can't be made.
-    obstacle: Option<String>,
-    /// Whether the obstacle is a route that may be another cluster's.
-    is_in_doubt: bool,
 }
 
-impl<'a> DesiredRoutes<'a> {
+impl DesiredRoutes {
     fn new(
-        inputs: &Inputs<'a>,
-        node: &'a Arc<Node>,
+        inputs: &Inputs,
+        node: &Arc<Node>,
         server: InstanceId,
         instance: Option<&Instance>,
-    ) -> DesiredRoutes<'a> {
+    ) -> DesiredRoutes {
         let addresses = instance.map(|instance| addresses(instance, inputs.network.id));
+        let misfit = |cidr: &dyn Display| {
+            let all = inputs.cluster_cidrs.iter().map(IpNet::to_string);
+            let all = all.collect::<Vec<_>>().join(",");
+            let why =
+                format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
+            let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
+            Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
+        };
+        let mut plan = NodePlan::new(node.object(), "");
+        plan.node = Arc::clone(node);
         let mut desired = DesiredRoutes {
-            node,
+            plan,
             server,
             kept_by: None,
             has_server: instance.is_some(),
             gateway: addresses.and_then(|mut all| all.next()),
             cidrs: Vec::new(),
-            misfits: Vec::new(),
             is_settled: !node.spec.pod_cidrs.is_empty(),
             has_ipv6: false,
-            obstacle: None,
-            is_in_doubt: false,
         };
         for cidr in node.spec.pod_cidrs.iter() {
             match cidr {
@@ -86,9 +89,9 @@ impl<'a> DesiredRoutes<'a> {
                 Ok(IpNet::V4(net)) if is_within(net, inputs.cluster_cidrs) => {
                     desired.cidrs.push(net)
                 }
-                Ok(IpNet::V4(net)) => desired.misfits.push(net.to_string()),
+                Ok(IpNet::V4(net)) => desired.plan.findings.push(misfit(&net)),
                 Err(text) => {
-                    desired.misfits.push(text.to_owned());
+                    desired.plan.findings.push(misfit(&text));
                     desired.is_settled = false;
                 }
             }
@@ -103,7 +106,7 @@ struct Planner<'a> {
     /// The servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
     /// The routes that the nodes with a provider ID of ours need, sorted by the names of the nodes.
-    desired: Vec<DesiredRoutes<'a>>,
+    desired: Vec<DesiredRoutes>,
     /// The pod ranges of nodes without a provider ID of ours, each with the node's name. A route to these pods is left
     /// unchanged, whoever owns it.
     foreign: Vec<(Ipv4Net, &'a str)>,
@@ -120,26 +123,19 @@ struct Planner<'a> {
     may_become_clear: bool,
 }
 
-pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> Plan {
+pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> RoutePlan {
     let mut planner = Planner::new(inputs, provider);
     planner.accept();
     planner.withdraw_doubtful();
     let mut rows: Vec<Row> = inputs.network.routes.iter().map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
-    Plan {
-        changes: changes(&rows),
-        nodes: planner.nodes(),
-        findings: planner.findings(&rows),
-        is_in_doubt: planner.is_in_doubt,
-        network: Some(ObjectReference {
-            kind: "Network",
-            name: inputs.network.name.clone(),
-            namespace: String::new(),
-            uid: inputs.network.id.to_string(),
-        }),
-        rows,
-    }
+    let (id, name) = (inputs.network.id, &inputs.network.name);
+    let mut plan = RoutePlan::new(ObjectReference::without_namespace("Network", name, id), "");
+    plan.changes = changes(&rows);
+    plan.findings = planner.findings(&rows);
+    plan.facts = RouteFacts { is_in_doubt: planner.is_in_doubt, nodes: planner.into_nodes(), rows };
+    plan
 }
 
 impl<'a> Planner<'a> {
@@ -182,7 +178,7 @@ impl<'a> Planner<'a> {
             });
             planner.foreign.extend(pods);
         }
-        planner.desired.sort_by_key(|desired| desired.node.name());
+        planner.desired.sort_by(|one, next| one.plan.object.name.cmp(&next.plan.object.name));
         planner
     }
 
@@ -191,27 +187,34 @@ impl<'a> Planner<'a> {
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
-            let is_going = desired.node.metadata.deletion_timestamp.is_some();
+            let is_going = desired.plan.node.metadata.deletion_timestamp.is_some();
             for &destination in &desired.cidrs {
                 let Some(gateway) = desired.gateway else {
-                    let (server, network) = (desired.server, &self.inputs.network.name);
-                    desired.obstacle = Some(if desired.has_server {
-                        format!(
-                            "server {server} is not attached to network {network}; until it is, its pods can't be \
-                             reached"
-                        )
+                    let (server, network) = (desired.server, self.inputs.network);
+                    desired.plan.obstacle = Some(if desired.has_server {
+                        let attach = shell_command(
+                            "hcloud server attach-to-network",
+                            &[&server, &"--network", &network.id],
+                        );
+                        let why = format!(
+                            "server {server} is not attached to network {}; until it is, its pods can't be \
+                             reached",
+                            network.name
+                        );
+                        no_route(&why).with_fix(format!("attach the server: {attach}"))
                     } else {
-                        format!("this project has no server {server}")
+                        no_route(&format!("this project has no server {server}"))
                     });
                     continue;
                 };
                 let route = Route { destination, gateway };
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
-                    desired.obstacle = Some(format!(
+                    let why = format!(
                         "its server {} is the one of node {keeper}, whose provider ID names that server, too",
                         desired.server
-                    ));
+                    );
+                    desired.plan.obstacle = Some(no_route(&why));
                     continue;
                 }
                 let is_second = desired.kept_by.is_some();
@@ -223,7 +226,7 @@ impl<'a> Planner<'a> {
         for (is_missing, _, _, place, route) in wanted {
             match self.refusal(&route, is_missing) {
                 None => drop(self.accepted.insert(route.destination, (route, place))),
-                Some(why) => self.desired[place].obstacle = Some(why),
+                Some(why) => self.desired[place].plan.obstacle = Some(no_route(&why)),
             }
         }
     }
@@ -233,7 +236,7 @@ impl<'a> Planner<'a> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
-            let other = self.desired[*place].node.name();
+            let other = &self.desired[*place].plan.object.name;
             return Some(format!("its pods' {destination} is taken: node {other} has {net}"));
         }
         if !is_missing {
@@ -277,7 +280,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the node whose provider ID names this server. When several nodes name the server, the node to which the
     /// server belongs is returned.
-    fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
+    fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
         all.find(|desired| desired.kept_by.is_none()).or(first)
@@ -310,7 +313,7 @@ impl<'a> Planner<'a> {
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
-            let node = self.desired[*place].node;
+            let node = &self.desired[*place].plan.node;
             network.routes.contains(route) && (is_one || had_its_route(node))
         };
         if self.accepted.values().any(is_proof) {
@@ -339,8 +342,9 @@ impl<'a> Planner<'a> {
             let server = &server.name;
             let why =
                 format!("the route {route} leads to server {server}, which is no node's{what}");
-            self.desired[place].obstacle = Some(why);
-            self.desired[place].is_in_doubt = true;
+            let plan = &mut self.desired[place].plan;
+            plan.obstacle = Some(no_route(&why));
+            plan.is_in_doubt = true;
         }
         self.accepted = accepted;
         self.is_in_doubt = true;
@@ -365,7 +369,7 @@ impl<'a> Planner<'a> {
             destination: route.destination,
             have: Some(*route),
             want: wanted.map(|(route, _)| *route).filter(|_| is_ours),
-            node: node.map(|desired| desired.node.name().to_owned()),
+            node: node.map(|desired| desired.plan.object.name.clone()),
             server: server.map(|server| server.name.clone()),
             state,
             step,
@@ -405,10 +409,10 @@ impl<'a> Planner<'a> {
                 let want = accepted.map(|(route, _)| *route);
                 let has_room = there < network.routes_at_most;
                 if want.is_some() && !has_room {
-                    desired.obstacle = Some(format!(
-                        "network {} has all of the {} routes that it takes",
-                        network.name, network.routes_at_most
-                    ));
+                    let (name, at_most) = (&network.name, network.routes_at_most);
+                    let why =
+                        format!("network {name} has all of the {at_most} routes that it takes");
+                    desired.plan.obstacle = Some(no_route(&why));
                 }
                 let is_added = want.is_some() && has_room;
                 there += usize::from(is_added);
@@ -418,7 +422,7 @@ impl<'a> Planner<'a> {
                     destination: *destination,
                     have: None,
                     want,
-                    node: Some(desired.node.name().to_owned()),
+                    node: Some(desired.plan.object.name.clone()),
                     server: server.map(|server| server.name.clone()),
                     state: State::Missing,
                     step,
@@ -427,15 +431,26 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn nodes(&self) -> Vec<NodePlan> {
-        let desired = self.desired.iter().enumerate();
-        let wants = desired.filter(|(_, one)| !(one.cidrs.is_empty() && one.misfits.is_empty()));
-        wants.map(|(place, one)| self.node(place, one)).collect()
+    /// Returns the plans for the nodes about which there is something to say.
+    fn into_nodes(mut self) -> Vec<NodePlan> {
+        let desired = std::mem::take(&mut self.desired).into_iter().enumerate();
+        let is_wanted = |(_, desired): &(usize, DesiredRoutes)| {
+            !(desired.cidrs.is_empty() && desired.plan.findings.is_empty())
+        };
+        let plan = |(place, mut desired): (usize, DesiredRoutes)| {
+            let mine = self.accepted.values().filter(|(_, of)| *of == place);
+            desired.plan.routes = mine.map(|(route, _)| *route).collect();
+            desired.plan.unavailable = self.unavailable(&desired);
+            desired.plan.set_condition();
+            desired.plan
+        };
+        desired.filter(is_wanted).map(plan).collect()
     }
 
-    fn node(&self, place: usize, desired: &DesiredRoutes) -> NodePlan {
-        let says = desired.node.condition(NETWORK_UNAVAILABLE);
-        let unavailable = match desired.obstacle {
+    /// Returns the status that the condition of the node must have. `None` means that the condition is left unchanged.
+    fn unavailable(&self, desired: &DesiredRoutes) -> Option<bool> {
+        let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
+        match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
             // The condition stays as it is while routes are in doubt. Otherwise the route that is added now would look
             // like that of a settled cluster at the next comparison.
@@ -446,36 +461,13 @@ impl<'a> Planner<'a> {
             // The node is marked as unavailable when it was marked before, when the doubt has lasted for long, or when
             // a route controller said earlier that it made the node's route and added routes can't end the doubt. A
             // short run with another kubeconfig therefore marks no node.
-            Some(_) if desired.is_in_doubt => {
+            Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
-                    || (had_its_route(desired.node) && !self.may_become_clear);
+                    || (had_its_route(&desired.plan.node) && !self.may_become_clear);
                 is_marked.then_some(true)
             }
             Some(_) => self.is_anchored.then_some(true),
-        };
-        let misfit = |cidr: &String| {
-            let all = self.inputs.cluster_cidrs.iter().map(IpNet::to_string);
-            let all = all.collect::<Vec<_>>().join(",");
-            let why =
-                format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
-            let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
-            Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
-        };
-        let is_detached = desired.gateway.is_none() && desired.has_server;
-        let refused = |why: &String| Finding {
-            fix: is_detached.then(|| attach(desired.server, self.inputs.network.id)),
-            ..Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
-        };
-        let mine = self.accepted.values().filter(|(_, of)| *of == place);
-        NodePlan {
-            object: desired.node.object(),
-            node: Arc::clone(desired.node),
-            routes: mine.map(|(route, _)| *route).collect(),
-            unavailable,
-            is_in_doubt: desired.is_in_doubt,
-            obstacle: desired.obstacle.as_ref().map(refused),
-            findings: desired.misfits.iter().map(misfit).collect(),
         }
     }
 
@@ -564,11 +556,9 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns the advice for a server that is not in the Network.
-fn attach(server: InstanceId, network: u64) -> String {
-    let attach =
-        shell_command("hcloud server attach-to-network", &[&server, &"--network", &network]);
-    format!("attach the server: {attach}")
+/// Returns the finding that a route of a node can't be made.
+fn no_route(why: &str) -> Finding {
+    Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
 }
 
 /// Returns the changes in their order. Deletions come first, because they make room. Replacements follow, each as a

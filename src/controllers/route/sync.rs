@@ -1,8 +1,8 @@
 //! Brings the network in order. Both APIs are read again, a new plan is made, and only that plan is applied. This is
 //! repeated when what was read became too old, or when a change was refused that another program may have made.
 
-use super::observe::{Memory, Observed, Settings};
-use super::types::{NAME, NodePlan, Plan};
+use super::observe::{Observed, RouteController};
+use super::types::{NAME, NodePlan, RoutePlan};
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::node_writes::{Applied, apply};
@@ -32,7 +32,7 @@ const DELETES_WITHIN: Duration = Duration::from_secs(10);
 pub struct Synced {
     pub report: Report,
     /// The plan that was made last.
-    pub plan: Plan,
+    pub plan: RoutePlan,
     /// Every write that was made, with its object, as JSON.
     pub made: Vec<(String, Value)>,
     /// The routes of the network as they were read last, with the changes made since.
@@ -45,31 +45,27 @@ pub struct Synced {
 
 pub(super) struct Sync<'a> {
     apis: &'a Apis,
-    settings: &'a Settings,
-    memory: &'a mut Memory,
+    controller: &'a mut RouteController,
     /// The name of each node whose condition was set, and the write.
     conditions: Vec<(String, NodeChange)>,
     /// The UIDs of the nodes whose condition this sync has already handled, with or without success.
     said: HashSet<String>,
-    /// `Some` when no other condition is written. The inner value is the error of the API server that does not answer,
-    /// or `None` when the gate is closed.
-    mute: Option<Option<Error>>,
+    /// The error because of which no other condition is written. The API server did not answer, or the gate is closed.
+    mute: Option<Error>,
     /// The changes that were refused, with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::Error)>,
     /// The destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// `Some` when the sync has stopped. The inner value is the error of the API that does not answer, or `None` when
-    /// the gate is closed.
-    stopped: Option<Option<Error>>,
+    /// The error because of which the sync has stopped. An API did not answer, or the gate is closed.
+    stopped: Option<Error>,
     synced: Synced,
 }
 
 impl<'a> Sync<'a> {
-    pub(super) fn new(apis: &'a Apis, settings: &'a Settings, memory: &'a mut Memory) -> Sync<'a> {
+    pub(super) fn new(apis: &'a Apis, controller: &'a mut RouteController) -> Sync<'a> {
         Sync {
             apis,
-            settings,
-            memory,
+            controller,
             conditions: Vec::new(),
             said: HashSet::new(),
             mute: None,
@@ -85,7 +81,7 @@ impl<'a> Sync<'a> {
             let complete = match self.observe() {
                 Ok(complete) => complete,
                 Err(error) => {
-                    self.stopped = Some(Some(error));
+                    self.stopped = Some(error);
                     break;
                 }
             };
@@ -107,10 +103,9 @@ impl<'a> Sync<'a> {
 
     /// Reads both APIs as they are now, and makes a new plan.
     fn observe(&mut self) -> Result<Instant, Error> {
-        let settings = self.settings;
-        let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
+        let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
-        self.memory.note_routes(plan, network);
+        self.controller.memory.note_routes(plan, network);
         // When another program has meanwhile made a refused change, the change is no longer treated as refused.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
@@ -142,7 +137,7 @@ impl<'a> Sync<'a> {
 
     /// Makes the changes that are left of the plan. Returns `false` when the plan became too old for some of them.
     fn execute(&mut self, cloud: &dyn Routes, complete: Instant) -> bool {
-        let delete_within = DELETES_WITHIN.min(self.settings.server_cache_max_age);
+        let delete_within = DELETES_WITHIN.min(self.controller.settings.server_cache_max_age);
         let mut executor = Executor::in_turn(NAME);
         for (place, changes) in self.left().into_iter().enumerate() {
             let within = if changes.iter().any(|change| change.is_deletion) {
@@ -179,7 +174,7 @@ impl<'a> Sync<'a> {
             synced.report.add_changes(&object, &change.description());
             if change.is_deletion {
                 synced.routes.remove(&change.route);
-                self.memory.routes.remove(&change.route);
+                self.controller.memory.routes.remove(&change.route);
                 self.deleted.insert(change.route.destination);
             } else {
                 synced.routes.insert(change.route);
@@ -194,9 +189,7 @@ impl<'a> Sync<'a> {
                 if change.is_deletion {
                     self.deleted.insert(change.route.destination);
                 }
-                let is_closed = error.kind == ErrorKind::Refused;
-                let why = (!is_closed).then_some(Error::Cloud(error));
-                self.stopped.get_or_insert(why);
+                self.stopped.get_or_insert(Error::Cloud(error));
             }
         }
     }
@@ -223,14 +216,14 @@ impl<'a> Sync<'a> {
             error.is_refused() || error.is_unavailable() || error.is_permanent()
         };
         let set = |node: &&NodePlan| {
-            let is_as_planned = |now: &Node| is_as_planned(now, &node.node);
-            let plan = node.condition_of(&node.node);
-            apply(apis, NAME, plan, false, |now| {
-                if is_as_planned(now) {
-                    Ok(node.condition_of(now))
-                } else {
-                    Err("another program changed it")
+            apply(apis, NAME, NodePlan::clone(node), false, |now| {
+                if !is_as_planned(now, &node.node) {
+                    return Err("another program changed it");
                 }
+                let mut plan = NodePlan::clone(node);
+                plan.node = Arc::new(now.clone());
+                plan.set_condition();
+                Ok(plan)
             })
         };
         let ends = |applied: &Applied<_>| applied.error.as_ref().is_some_and(mutes);
@@ -239,16 +232,14 @@ impl<'a> Sync<'a> {
             self.said.insert(node.object.uid.clone());
             let is_set = !applied.made.is_empty();
             let change = node.unavailable.filter(|_| is_set).map(NodeChange::condition);
-            self.conditions.extend(change.map(|change| (node.name(), change)));
-            match applied.error {
-                None => {}
-                Some(error) if error.is_refused() => drop(self.mute.get_or_insert(None)),
-                Some(error) => {
-                    let report = &mut self.synced.report;
-                    report.fail(node.name(), error.to_string(), None);
-                    if mutes(&error) {
-                        self.mute.get_or_insert(Some(Error::Kube(error)));
-                    }
+            let object = node.object.for_people();
+            self.conditions.extend(change.map(|change| (object.clone(), change)));
+            if let Some(error) = applied.error {
+                if !error.is_refused() {
+                    self.synced.report.fail(object, error.to_string(), None);
+                }
+                if mutes(&error) {
+                    self.mute.get_or_insert(Error::Kube(error));
                 }
             }
         }
@@ -287,11 +278,11 @@ impl<'a> Sync<'a> {
         }
         for node in &plan.nodes {
             if let Some(why) = &node.obstacle {
-                report.fail(node.name(), why.text().into_owned(), Some(why.reason));
+                report.fail(node.object.for_people(), why.text().into_owned(), Some(why.reason));
             }
         }
-        let stopped = self.stopped.flatten().or(self.mute.flatten());
-        report.outage = stopped.map(|error| Outage::new(error, String::new()));
+        let outage = [self.stopped, self.mute].into_iter().flatten().find(|it| !it.is_refused());
+        report.outage = outage.map(|error| Outage::new(error, String::new()));
         note_outcomes(report, plan);
         for changes in left {
             report.note(changes[0].object(), Progress::Unreached);
@@ -317,9 +308,9 @@ impl Synced {
 }
 
 /// Counts each node and each destination once in the report, whether or not something was done about it.
-fn note_outcomes(report: &mut Report, plan: &Plan) {
+fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
-        report.note(node.name(), Progress::Unchanged);
+        report.note(node.object.for_people(), Progress::Unchanged);
     }
     let changed: HashSet<String> = report.changes.iter().map(|(one, _)| one.clone()).collect();
     for object in changed {

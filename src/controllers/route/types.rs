@@ -1,9 +1,9 @@
 //! The plan of routes, as data and in words: what is there, and what should be done.
 
 use crate::controllers::node_writes::status;
-use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan as ObjectPlan, Proposal};
-use crate::kube::{Node, ObjectReference};
-use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange, Write};
+use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan, Proposal};
+use crate::kube::Node;
+use crate::provider::{Error, Finding, Reason, Route, RouteChange, Write};
 use crate::text::named;
 use ipnet::Ipv4Net;
 use serde::Serialize;
@@ -12,23 +12,37 @@ use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
 
-/// The routes that exist or are needed, and the changes to be made.
+/// The plan of the Network's routes. A change that replaces a route follows right after the deletion of that route. The
+/// findings are about the Network.
+pub type RoutePlan = Plan<RouteChange, RouteFacts>;
+
+/// The routes that exist or are needed, and the nodes that need them.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct RouteFacts {
     /// Every route that exists or is needed, sorted by destination.
     pub rows: Vec<Row>,
-    /// The changes in the order in which they are made. A replacement follows right after the deletion of the route
-    /// that it replaces.
-    pub changes: Vec<RouteChange>,
     /// The nodes of ours about which there is something to say, sorted by name.
     pub nodes: Vec<NodePlan>,
-    /// The findings about the network.
-    pub findings: Vec<Finding>,
     /// Whether routes that block others may be another cluster's. The doubt may end when routes that nothing
     /// blocks are added.
     pub is_in_doubt: bool,
-    /// The network to which `findings` refer. `None` when there is no plan.
-    pub network: Option<ObjectReference>,
+}
+
+/// The plan for one node whose pods are within the cluster's CIDRs, or should be. The write, if there is one, makes the
+/// node's condition say what it should. The obstacle is the reason why one of the node's routes can't be made.
+pub type NodePlan = Plan<NodeChange, NodeRoutes>;
+
+/// The routes of one node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeRoutes {
+    pub node: Arc<Node>,
+    /// The routes that the node needs and can have.
+    pub routes: Vec<Route>,
+    /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
+    /// is left unchanged.
+    pub unavailable: Option<bool>,
+    /// Whether the node waits for a route that may be another cluster's.
+    pub is_in_doubt: bool,
 }
 
 /// The route of one destination.
@@ -81,24 +95,7 @@ pub enum Step {
     Cannot,
 }
 
-/// The plan for one node whose pods are within the cluster's CIDRs, or should be.
-#[derive(Clone, Debug)]
-pub struct NodePlan {
-    pub object: ObjectReference,
-    pub node: Arc<Node>,
-    /// The routes that the node needs, each as it should be.
-    pub routes: Vec<Route>,
-    /// The status that the condition `NetworkUnavailable` must have after the sync. `None` means that the condition
-    /// is left unchanged.
-    pub unavailable: Option<bool>,
-    /// Whether the node waits for a route that may be another cluster's.
-    pub is_in_doubt: bool,
-    /// The reason why one of the node's routes can't be made.
-    pub obstacle: Option<Finding>,
-    pub findings: Vec<Finding>,
-}
-
-impl Plan {
+impl RoutePlan {
     /// Whether the plan deletes a route, or says that a node can't get its route. Such a plan needs a list of all
     /// servers from after the read of the routes, because an older list may lack a server that was created since.
     pub(super) fn needs_all_servers(&self) -> bool {
@@ -119,6 +116,7 @@ impl Plan {
             let why = Finding::warning(Reason::FailedToCreateRoute, error.message.clone());
             node.obstacle.get_or_insert(why);
             node.unavailable = node.unavailable.and(Some(true));
+            node.set_condition();
         }
     }
 
@@ -128,32 +126,27 @@ impl Plan {
         self.changes.clear();
         self.findings.clear();
         for node in &mut self.nodes {
-            (node.obstacle, node.unavailable) = (None, None);
+            node.changes.clear();
+            node.obstacle = None;
         }
-    }
-
-    pub fn has_writes(&self) -> bool {
-        !self.changes.is_empty() || self.nodes.iter().any(|node| node.condition().is_some())
     }
 
     /// Returns a proposal for each node, and for each destination that concerns no node.
     pub fn proposals(&self) -> Vec<Proposal> {
-        let mut by_object: BTreeMap<String, (Vec<Description>, Option<String>)> = BTreeMap::new();
-        for change in &self.changes {
-            let (changes, _) = by_object.entry(change.object()).or_default();
-            changes.push(change.description());
+        let routes = self.changes.iter().map(|change| Proposal {
+            object: change.object(),
+            changes: change.description(),
+            obstacle: None,
+        });
+        let mut by_object: BTreeMap<String, Proposal> = BTreeMap::new();
+        for proposal in routes.chain(self.nodes.iter().map(NodePlan::proposal)) {
+            let joined = match by_object.remove(&proposal.object) {
+                Some(first) => first.and(proposal),
+                None => proposal,
+            };
+            by_object.insert(joined.object.clone(), joined);
         }
-        for node in &self.nodes {
-            let (changes, obstacle) = by_object.entry(node.name()).or_default();
-            changes.extend(node.condition().map(|change| change.description()));
-            *obstacle = node.obstacle.as_ref().map(|why| why.text().into_owned());
-        }
-        let proposal = |(object, (changes, obstacle)): (String, (Vec<_>, _))| Proposal {
-            object,
-            changes: changes.into_iter().collect(),
-            obstacle,
-        };
-        by_object.into_iter().map(proposal).collect()
+        by_object.into_values().collect()
     }
 }
 
@@ -178,28 +171,12 @@ impl State {
 }
 
 impl NodePlan {
-    /// Returns a name such as `node/worker-1`.
-    pub fn name(&self) -> String {
-        format!("node/{}", self.object.name)
-    }
-
-    /// Returns the write that makes the node's condition say what it should, if it says something else.
-    pub fn condition(&self) -> Option<NodeChange> {
-        self.condition_of(&self.node).changes.pop()
-    }
-
-    /// Returns the plan that sets the condition of the node, which is `now` as it was read last. The plan has no
-    /// changes when the condition is already right.
-    pub(super) fn condition_of(&self, now: &Node) -> ObjectPlan<NodeChange> {
-        let mut plan = ObjectPlan::new(self.object.clone(), &now.metadata.resource_version);
-        let says = now.condition(NETWORK_UNAVAILABLE);
+    /// Plans the write that makes the condition of the node say what it should.
+    pub(super) fn set_condition(&mut self) {
+        self.version = self.node.metadata.resource_version.clone();
+        let says = self.node.condition(NETWORK_UNAVAILABLE);
         let wanted = self.unavailable.filter(|is| says != Some(status(*is)));
-        plan.changes.extend(wanted.map(NodeChange::condition));
-        plan
-    }
-
-    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
-        self.obstacle.iter().chain(&self.findings)
+        self.changes = wanted.map(NodeChange::condition).into_iter().collect();
     }
 }
 

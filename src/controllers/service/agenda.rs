@@ -3,11 +3,11 @@
 //!
 //! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
 
-use super::observe::{self, FullName, Reads, Seen, candidates, full_name};
+use super::observe::{self, FullName, Seen, candidates, full_name};
 use super::plan::{Want, want};
 use crate::cache::Apis;
-use crate::controllers::backoff::Backoff;
 use crate::controllers::controller::Selection;
+use crate::controllers::schedule::{Reads, Schedule, Why};
 use crate::kube::{Node, Service};
 use crate::provider::{Urgency, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,9 +26,10 @@ const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 /// Decides when Services are planned, and when orphans are searched.
 #[derive(Default)]
 pub(super) struct Agenda {
+    /// When Services failed, when all of them were compared, and when load balancers were written to.
+    pub(super) schedule: Schedule,
     /// The facts for which each Service was planned last, by UID.
     planned: HashMap<String, Planned>,
-    backoff: Backoff,
     /// Name and resource version of each Service that was seen last, by UID.
     seen: HashMap<String, (FullName, String)>,
     dependencies: Dependencies,
@@ -39,30 +40,10 @@ pub(super) struct Agenda {
     /// The UIDs of Services whose finalizer was removed because they are left alone. When such a Service has the
     /// finalizer again, another daemon, which has another class or selector, has added it.
     released: HashSet<String>,
-    /// When the last comparison of all Services began.
-    pub(super) compared: Option<Instant>,
-    /// When a load balancer was written to last. A list that was requested before is too old.
-    pub(super) last_write: Option<Instant>,
     /// The start of the last comparison of all Services, when orphans were not searched after it yet.
     orphans_due: Option<Instant>,
     /// The start of a search that found no orphans while there were no Services of ours.
     quiet_since: Option<Instant>,
-}
-
-/// The reason why a Service is planned. When there are several reasons, the first one counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Why {
-    /// A person asked for the pass, or the pass is a run over all Services.
-    Asked,
-    /// The Service was not planned before, or has changed since.
-    Changed,
-    /// The last plan is out of date because nodes, Secrets or Services of the group have changed, or the last plan was
-    /// not carried out.
-    Overtaken,
-    /// The last try failed, and the wait after it is over.
-    Retried,
-    /// All Services are compared with their load balancers.
-    Compared,
 }
 
 /// The Services that are planned next, and what must be read for that.
@@ -142,11 +123,8 @@ impl Agenda {
         // The Services that are planned at a comparison are compared, too.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
-        let ages = whys.clone().map(|why| why.reads(scope.period).max_age);
-        let since_write = self.last_write.map(clock::since);
-        let max_age = ages.chain(since_write).min().unwrap_or(Duration::MAX);
-        let urgency = whys.min().map_or(Urgency::CanWait, |why| why.reads(scope.period).urgency);
-        Next { services, reads: Reads { max_age, urgency } }
+        let reads = self.schedule.reads(whys, scope.period);
+        Next { services, reads }
     }
 
     /// Returns how the load balancers are read for plans that are carried out. A list must have been requested after
@@ -164,11 +142,11 @@ impl Agenda {
             return None;
         }
         self.outdated(service).or_else(|| {
-            if self.backoff.is_retry_due(uid, now) {
+            if self.schedule.backoff.is_retry_due(uid, now) {
                 return Some(Why::Retried);
             }
             // A Service that failed is planned again by its backoff, and not by a comparison.
-            let is_compared = is_comparison && !self.backoff.is_waiting(uid, now);
+            let is_compared = is_comparison && !self.schedule.backoff.is_waiting(uid, now);
             is_compared.then_some(Why::Compared)
         })
     }
@@ -199,7 +177,7 @@ impl Agenda {
     /// other types, are not part of these lists, so the answer is `false` when there are any.
     pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
         let is_retry_due =
-            |service: &Arc<Service>| self.backoff.is_retry_due(&service.metadata.uid, now);
+            |service: &Arc<Service>| self.schedule.backoff.is_retry_due(&service.metadata.uid, now);
         let (services, nodes) = lists(seen);
         self.settled.0.ptr_eq(&services)
             && self.settled.1.ptr_eq(&nodes)
@@ -207,11 +185,6 @@ impl Agenda {
             && seen.tls_secrets.is_empty()
             && seen.services.len() == seen.list.len()
             && !seen.services.iter().any(is_retry_due)
-    }
-
-    /// Whether all Services are to be compared.
-    pub(super) fn is_comparison_due(&self, period: Duration) -> bool {
-        self.compared.is_none_or(|last| clock::since(last) >= period)
     }
 
     /// Whether any Services share a load balancer.
@@ -235,7 +208,7 @@ impl Agenda {
         self.dependencies = dependencies;
         self.settled = Lists::default();
         self.planned.retain(|uid, _| self.seen.contains_key(uid));
-        self.backoff.keep(|uid| self.seen.contains_key(uid));
+        self.schedule.backoff.keep(|uid| self.seen.contains_key(uid));
         let left_alone = seen.services.iter().filter(|service| service.left_alone.is_some());
         let uids = left_alone.map(|service| &service.metadata.uid);
         self.released = uids.filter_map(|uid| self.released.take(uid)).collect();
@@ -296,15 +269,6 @@ impl Agenda {
         }
     }
 
-    /// Takes note of the end of a plan for the Service. `is_tried_again` means that the plan failed or is unfinished.
-    pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
-        if is_tried_again {
-            self.backoff.failed(uid, clock::now());
-        } else {
-            self.backoff.succeeded(uid);
-        }
-    }
-
     /// Returns the moment since which everything must have been read that a search of orphans uses. `None` when no
     /// search is due. A search is due after a comparison of all Services, which began at `compared`. `is_free` means
     /// that no changes are being made.
@@ -325,20 +289,6 @@ impl Agenda {
     pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
         let is_quiet = !self.has_services && found == Some(0);
         self.quiet_since = is_quiet.then_some(begun);
-    }
-}
-
-impl Why {
-    /// Returns how the load balancers are read. A Service that changed is planned by whatever was read last, because
-    /// everything is read again before a write. The calls that compare an unchanged Service can be put off. The calls
-    /// for a changed Service can't.
-    fn reads(self, period: Duration) -> Reads {
-        let (max_age, urgency) = match self {
-            Why::Asked => (Duration::ZERO, Urgency::Asked),
-            Why::Changed | Why::Overtaken | Why::Retried => (Duration::MAX, Urgency::Changed),
-            Why::Compared => (period / 2, Urgency::CanWait),
-        };
-        Reads { max_age, urgency }
     }
 }
 
@@ -457,7 +407,7 @@ mod tests {
             world.lists(&[service("a", 1, "old"), service("b", 1, "old")]);
             world.plans("a", 1, "old");
             world.plans("b", 1, "old");
-            world.agenda.compared = Some(clock::now());
+            world.agenda.schedule.compared = Some(clock::now());
             world
         }
 
@@ -479,11 +429,11 @@ mod tests {
 
         fn plans(&mut self, uid: &str, version: u32, ip: &str) {
             self.agenda.planned(&service(uid, version, ip));
-            self.agenda.ended(uid, false);
+            self.agenda.schedule.backoff.ended(uid, false);
         }
 
         fn fails(&mut self, times: u32) {
-            (0..times).for_each(|_| self.agenda.ended("a", true));
+            (0..times).for_each(|_| self.agenda.schedule.backoff.ended("a", true));
         }
 
         fn passes(&self, seconds: u64) {
@@ -492,7 +442,8 @@ mod tests {
 
         /// Returns the Services that are planned next, how old the list of load balancers may be, and the urgency.
         fn next(&mut self) -> String {
-            self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD);
+            let now = clock::now();
+            self.seen.is_comparison = self.agenda.schedule.is_comparison_due(PERIOD, now);
             let next = self.agenda.next(
                 &self.seen,
                 &Scope {
@@ -555,7 +506,7 @@ mod tests {
         ("the Service is changed back", |it| { it.plans("a", 2, "new"); it.shows(3, "old"); }, "a Changed: any age, Changed"),
         ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
         ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
-        ("the load balancers were written to since they were listed", |it| { it.agenda.last_write = Some(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
+        ("the load balancers were written to since they were listed", |it| { it.agenda.schedule.last_write = Some(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
         // Backoff.
         ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
         ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),

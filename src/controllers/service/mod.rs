@@ -41,6 +41,7 @@ pub use sync::ServiceController;
 use super::controller::{self, Controller, Progress, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
+use super::schedule::{Reads, Why};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::Service;
 use crate::metrics::{
@@ -52,11 +53,11 @@ use crate::provider::{
     TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
-use agenda::{Agenda, Dependencies, Scope, Why};
+use agenda::{Agenda, Dependencies, Scope};
 use certificates::Certificates;
 use health::{Look, Outages};
 use jiff::Timestamp;
-use observe::{Observed, Reads, Seen, full_name};
+use observe::{Observed, Seen, full_name};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -350,7 +351,7 @@ impl Sync<'_> {
         }
         planned.map_err(waiting)?;
         if seen.is_comparison && !self.report.has(Progress::Unreached) {
-            self.state.agenda.compared = Some(begun);
+            self.state.agenda.schedule.compared = Some(begun);
             self.compared = Some(begun);
         }
         Ok(())
@@ -410,8 +411,8 @@ impl ServiceController {
     /// Reads the Services alone. A Service that is missing in this list and was in an earlier list may be of
     /// another type now.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<Seen, Error> {
-        let period = self.settings.resync_period;
-        let is_comparison = self.agenda.is_comparison_due(apis.resync_period(period));
+        let period = apis.resync_period(self.settings.resync_period);
+        let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());
         let (age, from) = self.reads_of_kubernetes(selection);
         let list = apis.load_balancer_services(age, from)?.value;
         let mut known = self.agenda.names();

@@ -5,6 +5,7 @@
 
 use crate::cache::{self, Apis, Error, View};
 use crate::controllers::matching::{Claims, server_of};
+use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
@@ -83,14 +84,6 @@ pub(super) struct Seen {
     pub(super) tls_secrets: TlsSecrets,
     /// Whether all Services are compared.
     pub(super) is_comparison: bool,
-}
-
-/// The way in which the load balancers are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reads {
-    /// The age above which a list of load balancers is read again.
-    pub(super) max_age: Duration,
-    pub(super) urgency: Urgency,
 }
 
 /// A person's request to begin or to end the management of a load balancer, besides what the Services ask for.

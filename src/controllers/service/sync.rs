@@ -6,7 +6,7 @@
 //! one already works on the load balancer, or takes the name that the Service wants.
 
 use super::admission::{self, Admission};
-use super::agenda::{self, Agenda, Why};
+use super::agenda::{self, Agenda};
 use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
@@ -16,6 +16,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
+use crate::controllers::schedule::Why;
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
@@ -164,7 +165,7 @@ impl Sync<'_> {
             let free: Vec<Task> = self.state.queued.extract_if(.., is_free).collect();
             let since = clock::now();
             let free = free.into_iter().map(|task| Task { since, ..task });
-            self.state.agenda.last_write = Some(since);
+            self.state.agenda.schedule.last_write = Some(since);
             self.has_written = true;
             let over = over.into_iter().filter_map(|execution| self.end(execution));
             let again = free.chain(over).collect();
@@ -243,7 +244,7 @@ impl Sync<'_> {
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
-            self.state.agenda.ended(task.uid(), true);
+            self.state.agenda.schedule.backoff.ended(task.uid(), true);
             self.report.fail(object.for_people(), why, Some(reason));
         }
     }
@@ -588,7 +589,7 @@ impl Sync<'_> {
     /// backoff decides when it is taken up again, and the same payer pays for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
-        self.state.agenda.ended(&plan.object.uid, is_tried_again);
+        self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);
         let payer = task.payer.filter(|_| is_tried_again);
         self.state.admission.ended(&plan.service, payer);
         if self.for_people {

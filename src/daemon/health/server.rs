@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream}
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use ureq::http::StatusCode;
 
 /// The wait between two tries to listen on an address that is in use.
 const BIND_RETRY: Duration = Duration::from_secs(5);
@@ -195,7 +196,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 /// The answer to a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    pub(super) status: u16,
+    pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     /// The body, which has one or more lines.
     pub(super) text: String,
@@ -203,6 +204,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) fn new(status: u16, text: impl Into<String>) -> Verdict {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Verdict { status, content_type: "text/plain; charset=utf-8", text: text.into() }
     }
 }
@@ -255,18 +257,18 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
 }
 
 fn refusal(status: u16) -> Vec<u8> {
-    let text = format!("{}\n", reason(status));
-    response(&Verdict::new(status, text), true)
+    let mut verdict = Verdict::new(status, "");
+    verdict.text = format!("{}\n", verdict.status.canonical_reason().unwrap_or_default());
+    response(&verdict, true)
 }
 
 fn response(verdict: &Verdict, with_body: bool) -> Vec<u8> {
     let Verdict { status, content_type, text } = verdict;
-    let allow = match status {
-        405 => "Allow: GET, HEAD\r\n",
-        _ => "",
-    };
+    let is_wrong_method = *status == StatusCode::METHOD_NOT_ALLOWED;
+    let allow = if is_wrong_method { "Allow: GET, HEAD\r\n" } else { "" };
+    // The status is written as its number and its reason, e.g. `404 Not Found`.
     format!(
-        "HTTP/1.1 {status} {}\r\n\
+        "HTTP/1.1 {status}\r\n\
          Content-Type: {content_type}\r\n\
          Content-Length: {}\r\n\
          Cache-Control: no-store\r\n\
@@ -274,23 +276,10 @@ fn response(verdict: &Verdict, with_body: bool) -> Vec<u8> {
          Connection: close\r\n\
          \r\n\
          {}",
-        reason(*status),
         text.len(),
         if with_body { text } else { "" }
     )
     .into_bytes()
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        431 => "Request Header Fields Too Large",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Two clocks decide whether the lease still lasts. The monotonic clock goes on while the process is stopped, and
 //! the wall clock goes on while the machine is suspended.
 
-use super::super::stop::{Stop, StopGate};
+use super::super::stop::Stop;
 use crate::cache::Identity;
 use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
@@ -83,7 +83,7 @@ impl Gate for Lease {
     /// lost and the process ends.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
-        StopGate(self.stop).pass(what)?;
+        self.stop.pass(what)?;
         self.pass_now()
     }
 
@@ -93,7 +93,7 @@ impl Gate for Lease {
     }
 
     fn may_wait(&self) -> bool {
-        StopGate(self.stop).may_wait()
+        self.stop.may_wait()
     }
 }
 

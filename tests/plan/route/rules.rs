@@ -170,7 +170,7 @@ fn the_condition_is_set_only_when_it_says_something_else() {
         world.node_with("b", json!({ "spec": spec, "status": status }));
         let plan = world.plan();
         let of_node = node(&plan, "b");
-        let condition = of_node.condition().and(of_node.unavailable);
+        let condition = of_node.changes.first().and(of_node.unavailable);
         assert_eq!(condition, expected, "{has:?}, attached {attached}");
     }
 }
@@ -263,7 +263,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         if expected.iter().any(|change| change.starts_with('-')) {
             continue;
         }
-        assert!(plan.nodes.iter().all(|node| node.condition().is_none()), "a node is marked: {routes:?}");
+        assert!(plan.nodes.iter().all(|node| node.changes.is_empty()), "a node is marked: {routes:?}");
         assert!(reasons(&plan).contains("StaleRoute"), "{routes:?}");
         let in_doubt = plan.nodes.iter().filter(|node| node.is_in_doubt);
         assert_eq!(in_doubt.count(), 2 - expected.len(), "{routes:?}");
@@ -326,7 +326,7 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
         let rows = || plan.rows.iter();
         let right = rows().filter(|row| row.state == State::Ok).count() as u64;
         assert_eq!(right, served, "{case}");
-        let unavailable = |plan: &ccm::controllers::route::Plan| {
+        let unavailable = |plan: &ccm::controllers::route::RoutePlan| {
             plan.nodes.iter().filter(|node| node.unavailable == Some(true)).count() as u64
         };
         assert_eq!(unavailable(&plan), marked, "{case}");

@@ -3,7 +3,7 @@
 use crate::common::objects;
 use crate::route::memory::Memory;
 use ccm::controllers::NETWORK_UNAVAILABLE;
-use ccm::controllers::route::{Inputs, NodePlan, Plan, Row, plan};
+use ccm::controllers::route::{Inputs, NodePlan, RoutePlan, Row, plan};
 use ccm::kube::Node;
 use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route};
 use ipnet::{IpNet, Ipv4Net};
@@ -84,7 +84,7 @@ impl World {
         self
     }
 
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> RoutePlan {
         let inputs = Inputs {
             nodes: &self.nodes,
             instances: &self.instances,
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Does what the plan says, as the API would; the error: what it would refuse.
-    pub fn apply(&mut self, plan: &Plan) -> Result<(), String> {
+    pub fn apply(&mut self, plan: &RoutePlan) -> Result<(), String> {
         for change in &plan.changes {
             let route = change.route;
             let routes = &mut self.network.routes;
@@ -124,7 +124,7 @@ impl World {
             }
         }
         for node in &plan.nodes {
-            let Some(unavailable) = node.condition().and(node.unavailable) else {
+            let Some(unavailable) = node.changes.first().and(node.unavailable) else {
                 continue;
             };
             let mut nodes = self.nodes.iter_mut();
@@ -153,18 +153,18 @@ pub fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
 }
 
 /// What is there, rather than what is missing beside it.
-pub fn row<'a>(plan: &'a Plan, destination: &str) -> Option<&'a Row> {
+pub fn row<'a>(plan: &'a RoutePlan, destination: &str) -> Option<&'a Row> {
     let destination = destination.parse().unwrap();
     let mut rows = plan.rows.iter().rev();
     rows.find(|row| row.destination == destination)
 }
 
-pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
+pub fn node<'a>(plan: &'a RoutePlan, name: &str) -> &'a NodePlan {
     let mut nodes = plan.nodes.iter();
     nodes.find(|node| node.object.name == name).unwrap()
 }
 
-pub fn changes(plan: &Plan) -> Vec<String> {
+pub fn changes(plan: &RoutePlan) -> Vec<String> {
     let lines = plan.changes.iter().map(|change| match change.is_deletion {
         false => format!("+ {}", change.route),
         true => format!("- {}", change.route),
@@ -172,7 +172,7 @@ pub fn changes(plan: &Plan) -> Vec<String> {
     lines.collect()
 }
 
-pub fn reasons(plan: &Plan) -> BTreeSet<&'static str> {
+pub fn reasons(plan: &RoutePlan) -> BTreeSet<&'static str> {
     let of_nodes = plan.nodes.iter().flat_map(NodePlan::all_findings);
     let all = of_nodes.chain(&plan.findings);
     all.map(|finding| finding.reason.name()).collect()

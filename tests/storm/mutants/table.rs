@@ -57,10 +57,9 @@ pub const MUTANTS: &[Mutant] = &[
         "        if reads_first || !is_first {",
         "        if !is_first && $ON {
             let now = apis.kube.node(&object.name)?;
-            if let (Some(plan), Some(now)) = (&applied.plan, now) {
-                let mut plan = plan.as_ref().clone();
+            if let (Some(plan), Some(now)) = (&mut applied.plan, now) {
                 plan.version = now.metadata.resource_version;
-                return make(apis, controller, &plan, &mut applied.made);
+                return make(apis, controller, &mut applied);
             }
         }
         if reads_first || !is_first {"),
