@@ -47,7 +47,7 @@ pub fn a_life(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
-    quiet(&sandbox, scale);
+    wait_until_idle(&sandbox, scale);
     let mut figures = bring_up(&sandbox, scale);
     figures.extend(one_node(&sandbox, scale));
     figures.extend(one_annotation(&sandbox, scale));
@@ -92,7 +92,7 @@ fn bring_up(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let have_addresses = || (1..=SERVICES).all(|n| sandbox.has_address(&name(n)));
     wait_at_most(PATIENCE, "addresses", have_addresses);
     let end = Instant::now();
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let posts: Vec<&Call> = calls.iter().filter(|call| call.method == "POST").collect();
     let first = posts.iter().map(|call| call.started).min();
@@ -113,7 +113,7 @@ fn one_node(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     let has_it = |one: &Value| len(&one["targets"]) > NODES;
     let have_it = || sandbox.balancers().iter().all(has_it);
     wait_at_most(PATIENCE, "the new target", have_it);
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let title = |what: &str| format!("one node more, {SERVICES} Services: Hetzner {what}");
     vec![
@@ -129,7 +129,7 @@ fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     wait_at_most(PATIENCE, "the change of each port", || {
         sandbox.calls().count(is_written) >= PORTS.len()
     });
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark);
     let title = |what: &str| format!("one annotation, 3 ports: Hetzner {what}");
     vec![
@@ -143,7 +143,7 @@ fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
     let late = name(SERVICES + 1);
     create(sandbox, SERVICES + 1);
     wait_at_most(PATIENCE, "its address", || sandbox.has_address(&late));
-    quiet(sandbox, scale);
+    wait_until_idle(sandbox, scale);
     let calls = hetzner(sandbox, mark).len();
     let title = format!("one Service more × 3 ports, {NODES} nodes: Hetzner calls");
     Figure::count(title, calls).at_most(CALLS_FOR_A_SERVICE as f64)
@@ -154,11 +154,11 @@ pub fn shared(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&at_scale(&sandbox, scale), &[]);
     daemon.logs("leading as");
-    quiet(&sandbox, scale);
+    wait_until_idle(&sandbox, scale);
     let bring_up = |prefix: &str, share: bool| {
         let mark = sandbox.calls().mark();
         create_five(&sandbox, prefix, share);
-        quiet(&sandbox, scale);
+        wait_until_idle(&sandbox, scale);
         let mut calls = hetzner(&sandbox, mark);
         let is_post = |call: &&Call| call.method == "POST" && call.path == "/v1/load_balancers";
         let posts = calls.iter().filter(is_post).count();
@@ -254,7 +254,7 @@ fn an_hour() -> Vec<Figure> {
 }
 
 /// Until nothing was asked of Hetzner for a while.
-fn quiet(sandbox: &Sandbox, scale: f64) {
+fn wait_until_idle(sandbox: &Sandbox, scale: f64) {
     let count = || sandbox.calls().count(|call| call.half == Half::Hetzner);
     let mut seen = (count(), Instant::now());
     wait_at_most(PATIENCE, "the last call", || {

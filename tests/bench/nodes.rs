@@ -2,7 +2,8 @@
 
 use crate::NODE_BYTES;
 use crate::common::{
-    Cluster, Daemon, builder, is_initialised, is_lease, quiet, real_time, wait_at_most, wait_until,
+    Cluster, Daemon, builder, is_initialised, is_lease, real_time, socket_cluster, wait_at_most,
+    wait_until,
 };
 use crate::figure::Figure;
 use sandbox::calls::Call;
@@ -36,7 +37,7 @@ pub fn all() -> Vec<Figure> {
 /// The median of a few starts, each in a world of its own: a Lease outlives its daemon.
 fn start_to_ready() -> Figure {
     let start = |_| {
-        let sandbox = quiet(100);
+        let sandbox = socket_cluster(100);
         let begun = Instant::now();
         let daemon = Daemon::start(&real_time(&sandbox), &[]);
         wait_until("the health server", || address(&daemon).is_some());
@@ -52,7 +53,7 @@ fn start_to_ready() -> Figure {
 /// The longest of a few, with an interval of one second.
 fn registered_to_initialised() -> Figure {
     let interval = Duration::from_secs(1);
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let _daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
     first_look(&sandbox);
     let longest = (1..=MOMENTS).map(|moment| {

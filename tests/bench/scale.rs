@@ -120,7 +120,7 @@ impl World {
         ];
         let daemon = Daemon::start(&env, &lease);
         let world = World { daemon, sandbox };
-        world.quiet();
+        world.wait_until_idle();
         world
     }
 
@@ -208,7 +208,7 @@ impl World {
         sum.figures(&what)
     }
 
-    /// What is done until so many such writes were made, and until it is quiet again.
+    /// What is done until so many such writes were made, and until the daemon is idle again.
     fn change(&self, writes: usize, is_write: fn(&Call) -> bool, change: impl FnOnce()) -> Changed {
         let (mark, begun) = (self.sandbox.calls().mark(), Instant::now());
         change();
@@ -218,7 +218,7 @@ impl World {
         };
         wait("the writes", || made() >= writes);
         let took = begun.elapsed();
-        self.quiet();
+        self.wait_until_idle();
         let calls = self.sandbox.calls().calls_since(mark);
         let is_ours = |call: &&Call| call.half == Half::Hetzner;
         let is_node_write = |call: &&Call| is_node_write(call);
@@ -232,7 +232,7 @@ impl World {
     }
 
     /// Until nothing was asked of Hetzner, and nothing written to a node, for a while.
-    fn quiet(&self) {
+    fn wait_until_idle(&self) {
         let count = || {
             let such = |call: &Call| call.half == Half::Hetzner || is_node_write(call);
             self.sandbox.calls().count(such)

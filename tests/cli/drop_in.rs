@@ -127,7 +127,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
 
-fn nothing_refused(sandbox: &Sandbox) {
+fn assert_nothing_refused(sandbox: &Sandbox) {
     let calls = sandbox.calls().calls();
     let refused = calls.iter().filter(|call| call.status == Some(403));
     let refused: Vec<String> = refused.map(ToString::to_string).collect();
@@ -144,7 +144,7 @@ fn called_by_the_name_of_its_binary_it_is_that_one() {
         // What is said wins.
         (&["--once", "--cloud-provider=ccm-from-scratch"], "ccm-from-scratch://"),
     ] {
-        let sandbox = common::quiet(1);
+        let sandbox = common::socket_cluster(1);
         common::under_its_role(&sandbox);
         let mut command = common::command(&env(&sandbox), words);
         let ran = command.arg0("/bin/hcloud-cloud-controller-manager");

@@ -2,7 +2,7 @@
 //! person, and `--leader-elect=false`.
 
 use crate::common::cluster::{held, lease_time, text};
-use crate::common::{Cluster, all_initialised, is_lease, quiet};
+use crate::common::{Cluster, all_initialised, is_lease, socket_cluster};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ fn writes(sandbox: &Sandbox) -> usize {
 
 #[test]
 fn once_takes_a_free_lease_and_hands_it_back() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     for transitions in [0, 1] {
-        sandbox.settle();
+        sandbox.converge();
         assert!(all_initialised(&sandbox));
         let lease = sandbox.lease();
         assert_eq!(lease["spec"]["holderIdentity"], "");
@@ -38,10 +38,10 @@ fn once_takes_a_free_lease_and_hands_it_back() {
 
 #[test]
 fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     record(&sandbox, &now());
     let begun = Instant::now();
-    sandbox.settle();
+    sandbox.converge();
     assert!(begun.elapsed() > Duration::from_millis(1_400), "watched it first");
     assert!(all_initialised(&sandbox));
     assert_eq!(holder(&sandbox), "", "and handed it back");
@@ -49,7 +49,7 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
 
 #[test]
 fn once_leaves_the_work_to_a_leader_that_is_alive() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let before = holder(&sandbox);
@@ -61,14 +61,14 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
 
 #[test]
 fn once_fails_when_the_lease_cannot_be_read() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     sandbox.stop(sandbox::Half::Kubernetes);
     sandbox.ccm(&["run", "--once"]).with_code(1).warns("connection refused");
 }
 
 #[test]
 fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let mut rules = sandbox::world::official_rules();
     rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
     sandbox.add_user("ccm", &[], rules).unwrap();
@@ -93,7 +93,7 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
     // Nobody's, somebody's, somebody's long ago.
     let long_ago = "2020-01-01T00:00:00.000000Z".to_owned();
     for (renewed, told) in [(None, false), (Some(now()), true), (Some(long_ago), false)] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         if let Some(renewed) = &renewed {
             record(&sandbox, renewed);
         }
@@ -112,7 +112,7 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
 
 #[test]
 fn two_without_leader_election_reach_the_same_end() {
-    let sandbox = quiet(10);
+    let sandbox = socket_cluster(10);
     let daemons = [0; 2].map(|_| sandbox.daemon(&["--leader-elect=false"]));
     sandbox.wait_for_nodes();
     assert_eq!(sandbox.nodes().len(), 10);

@@ -1,6 +1,6 @@
 //! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
-use crate::common::{Cluster, ccm, needs_simulation, side_by_side, snapshot, wait_until, with};
+use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
 use crate::doctor::world::{CIDR, World, checks};
 use crate::doctor::worlds::{grown_up, not_ready};
 use crate::screens::{Place, of, shown};
@@ -136,7 +136,7 @@ fn of_targets(report: &Value, name: &str) -> (String, String) {
 
 #[test]
 fn every_command_says_the_same_of_an_outage() {
-    side_by_side(OUTAGES.iter().collect(), |outage| {
+    run_in_parallel(OUTAGES.iter().collect(), |outage| {
         let world = begun(outage);
         let what = outage.what;
         let status = world.runs(&["status", CIDR, "-o", "json"]).json();
@@ -176,10 +176,11 @@ fn every_command_says_the_same_of_an_outage() {
 /// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
 #[test]
 fn outages_read_like_this() {
-    if needs_simulation(&crate::common::quiet(0), "numbers that are the same in each run") {
+    if needs_simulation(&crate::common::socket_cluster(0), "numbers that are the same in each run")
+    {
         return;
     }
-    side_by_side(vec![80, 120], |columns| {
+    run_in_parallel(vec![80, 120], |columns| {
         let mut all = String::new();
         for outage in &OUTAGES[1..] {
             let Place { env, sandbox } = of(begun(outage));

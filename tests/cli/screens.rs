@@ -84,7 +84,7 @@ fn in_it(sandbox: Sandbox) -> Place {
 }
 
 fn nowhere() -> Place {
-    let sandbox = common::quiet(0);
+    let sandbox = common::socket_cluster(0);
     Place { env: Vec::new(), sandbox }
 }
 
@@ -189,11 +189,11 @@ fn every_screen_fits_its_terminal_and_reads_like_this() {
             cases.push((screens, columns));
         }
     }
-    if needs_simulation(&common::quiet(0), "numbers that are the same in each run") {
+    if needs_simulation(&common::socket_cluster(0), "numbers that are the same in each run") {
         return;
     }
     let colors = Mutex::new(BTreeMap::new());
-    common::side_by_side(cases, |((name, place, commands), columns)| {
+    common::run_in_parallel(cases, |((name, place, commands), columns)| {
         // A place for each: some commands change it.
         let mut place = place();
         let term = if columns == 80 { "dumb" } else { "xterm" };

@@ -40,7 +40,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
         ("route sync --cluster-cidr=10.244.0.0/16", None, ROUTE),
         ("run --once --leader-elect=false", None, BALANCER),
     ];
-    common::side_by_side(cases.to_vec(), |(words, slow, line)| {
+    common::run_in_parallel(cases.to_vec(), |(words, slow, line)| {
         let words: Vec<&str> = words.split(' ').collect();
         let (sandbox, env) = world(1);
         if words[0] == "route" {
@@ -68,7 +68,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
 /// A wait has no line in a pipe, nor at a terminal that can't move its cursor.
 #[test]
 fn elsewhere_no_line_is_redrawn() {
-    common::side_by_side(vec![false, true], |is_at_terminal| {
+    common::run_in_parallel(vec![false, true], |is_at_terminal| {
         let (sandbox, env) = world(1);
         let long = Some(Duration::from_secs(3).div_f64(SCALE));
         sandbox.cloud().set_action_duration("create_load_balancer", long);

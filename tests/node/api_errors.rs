@@ -1,10 +1,10 @@
 //! Nodes in bad times: kills, conflicts, outages, lists that go wrong, budgets used up.
 
-use crate::common::library::{LONG, Place};
+use crate::common::library::{LONG, SandboxAccess};
 use crate::common::{
-    self, Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised,
-    answer, calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
-    quiet, second_page, side_by_side, wait_until, with, writes,
+    self, Cluster, Daemon, LIMIT, STALE_CACHE, Simulate, UNINITIALIZED, addresses, all_initialised,
+    answer, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on,
+    run_in_parallel, second_page, simulated_cluster, socket_cluster, wait_until, with, writes,
 };
 use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -32,7 +32,7 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 }
 
 fn killed_at_write(n: u64, after: bool) {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let of_the_controller = |request: &Request| !is_lease(&request.path);
     let calls = |rule: Rule| {
         let rule = rule.half(Half::Kubernetes).writes();
@@ -48,7 +48,7 @@ fn killed_at_write(n: u64, after: bool) {
         wait_until("its event", || !events(&sandbox, "worker-1").is_empty());
     }
     drop(second);
-    sandbox.settle();
+    sandbox.converge();
     let worker = sandbox.node("worker-1");
     let expected = ["Hostname worker-1", "ExternalIP 203.0.113.1"];
     assert_eq!(addresses(&worker), expected, "write {n}, {after}");
@@ -61,8 +61,8 @@ fn killed_at_write(n: u64, after: bool) {
 
 #[test]
 fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
-    let sandbox = calm(1);
-    if needs_simulation(&sandbox, LAGS) {
+    let sandbox = simulated_cluster(1);
+    if needs_simulation(&sandbox, STALE_CACHE) {
         return;
     }
     sandbox.cluster().freeze_cache(true);
@@ -90,7 +90,7 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
 
 #[test]
 fn a_node_that_never_stops_changing_is_left_for_later() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -120,7 +120,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 
 #[test]
 fn a_used_up_budget_is_respected_and_what_waits_is_told() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     // At this scale the first pause lasts 0.4 s, ten ticks.
     let scaled = common::at_scale(&sandbox, 0.2);
@@ -145,7 +145,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
 
 #[test]
 fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let daemon = sandbox.daemon(&["--node-status-update-frequency=5s", "--node-sync-interval=2s"]);
     sandbox.wait_for_nodes();
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
@@ -208,7 +208,7 @@ fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
 
 /// Page 2 of the servers, or the list of nodes, goes wrong until it is mended.
 fn survives(half: Half, name: &str, effect: Effect) {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     second_page(&sandbox);
     let rule = Rule::new(effect).half(half);
     let rule = match half {
@@ -231,14 +231,14 @@ fn survives(half: Half, name: &str, effect: Effect) {
 
 #[test]
 fn a_list_of_servers_that_goes_wrong_leads_to_nothing_wrong() {
-    side_by_side(bad_answers(Half::Hetzner), |(name, effect)| {
+    run_in_parallel(bad_answers(Half::Hetzner), |(name, effect)| {
         survives(Half::Hetzner, name, effect)
     });
 }
 
 #[test]
 fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
-    side_by_side(bad_answers(Half::Kubernetes), |(name, effect)| {
+    run_in_parallel(bad_answers(Half::Kubernetes), |(name, effect)| {
         survives(Half::Kubernetes, name, effect)
     });
 }
@@ -276,7 +276,7 @@ fn any_faults_heal_without_harm() {
 /// It may have become another machine's node meanwhile, of which the list says nothing.
 #[test]
 fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -302,14 +302,14 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     ran.warns(why);
     assert!(!is_initialised(&sandbox.node("worker-1")));
     assert!(is_initialised(&sandbox.node("worker-2")));
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_initialised(&sandbox.node("worker-1")));
 }
 
 /// A pass that takes longer than a list of servers may be old reads it again on the way.
 #[test]
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let old = sandbox.server_id("worker-2");
     // While the first node is written, slowly, the second one's server is replaced.
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
@@ -338,21 +338,21 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
 
 #[test]
 fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let take_away = move |_: &Request| {
         cluster.delete("nodes", None, "worker-1");
     };
     let rule = on("PATCH /api/v1/nodes/worker-1/status", Effect::before(take_away));
     sandbox.fault(rule);
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_initialised(&sandbox.node("worker-2")));
 }
 
 /// A list without resourceVersions would make writes without a precondition.
 #[test]
 fn an_object_without_a_version_is_no_answer() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let mut node = sandbox.node("worker-1");
     node["metadata"]["resourceVersion"] = json!("");
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
@@ -364,7 +364,7 @@ fn an_object_without_a_version_is_no_answer() {
 
 #[test]
 fn events_that_can_t_be_written_hold_nobody_up() {
-    let sandbox = quiet(4);
+    let sandbox = socket_cluster(4);
     let slow = on("POST /api/v1/namespaces/default/events", Effect::Slow(LIMIT));
     let slow = sandbox.fault(slow);
     let real_time = common::real_time(&sandbox);
@@ -380,7 +380,7 @@ fn events_that_can_t_be_written_hold_nobody_up() {
 
 #[test]
 fn an_outage_is_asked_about_ever_less_often() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
     sandbox.fault(away);
     let _daemon = sandbox.daemon(&[]);
@@ -437,7 +437,7 @@ fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
 #[test]
 fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
     let cases = [("by name", "w", "w"), ("by address", "w", "machine-7")];
-    side_by_side(cases.to_vec(), |(case, name, server)| {
+    run_in_parallel(cases.to_vec(), |(case, name, server)| {
         let sandbox = common::builder().nodes(1).network("10.0.0.0/8").simulated();
         let old = machine(&sandbox, name, server);
         let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
@@ -455,8 +455,8 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
 
 #[test]
 fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
-    let sandbox = calm(2);
-    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let sandbox = simulated_cluster(2);
+    let world = SandboxAccess::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     let mut tick = || controller.tick(&world, &Selection::Due);
     assert_eq!(tick().counts().changed, 2);
@@ -507,9 +507,9 @@ fn a_node_made_anew_under_a_write_is_another_node() {
 /// A provider ID that an older list of servers does not hold may name a server that was made since.
 #[test]
 fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     sandbox.create_server("w");
-    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let world = SandboxAccess::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     controller.tick(&world, &Selection::Due);
     sandbox.delete_server("w");

@@ -1,7 +1,7 @@
 //! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, side_by_side,
+    self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, run_in_parallel,
     wait_until, with, writes,
 };
 use sandbox::calls::Call;
@@ -24,7 +24,7 @@ fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
 /// The same with initialised nodes.
 fn initialised(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let sandbox = start(nodes, robot);
-    sandbox.settle();
+    sandbox.converge();
     sandbox
 }
 
@@ -47,7 +47,7 @@ fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
 #[test]
 fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
     let sandbox = start(2, 2);
-    sandbox.settle();
+    sandbox.converge();
     for name in ["metal-1", "metal-2"] {
         let server = sandbox.robot().server(number(&sandbox, name)).unwrap();
         let node = sandbox.node(name);
@@ -110,7 +110,7 @@ fn a_node_whose_dedicated_server_is_gone_is_deleted_and_says_why() {
     sandbox.kubelets().expire();
     wait_until("the node to go", || !sandbox.has_node("metal-2"));
     assert!(sandbox.has_node("metal-1") && sandbox.has_node("metal-3"));
-    sandbox.tells("metal-2", "DeletingNode", &[]);
+    sandbox.wait_for_event("metal-2", "DeletingNode", &[]);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn page(status: u16, text: &str) -> Response {
 #[test]
 fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
     let cases = DOUBTS.to_vec();
-    side_by_side(cases, |(name, change)| {
+    run_in_parallel(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
         // Nothing is heard of its kubelet, whatever its machine does.
@@ -278,7 +278,7 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     sandbox.robot().edit(one, |server| server.name = "renamed".into());
     sandbox.set_ready("metal-1", "Unknown");
     let _daemon = sandbox.daemon(&[]);
-    sandbox.tells("metal-1", "PossibleNodeDeletion", &[]);
+    sandbox.wait_for_event("metal-1", "PossibleNodeDeletion", &[]);
     assert!(sandbox.has_node("metal-1"));
 }
 

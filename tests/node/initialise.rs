@@ -1,8 +1,9 @@
 //! Nodes get their identity, in good times: the binary against the sandbox.
 
 use crate::common::{
-    self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, calm, ccm, env, events,
-    hetzner_calls, is_initialised, is_lease, quiet, wait_until, with, writes,
+    self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, ccm, env, events,
+    hetzner_calls, is_initialised, is_lease, simulated_cluster, socket_cluster, wait_until, with,
+    writes,
 };
 use sandbox::Half;
 use sandbox::calls::Call;
@@ -44,7 +45,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 
 #[test]
 fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
     // In real time, in which the answer may take longer than a pod is given to end.
@@ -73,7 +74,7 @@ fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
 }
 
 fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
     let real_time = common::real_time(&sandbox);
@@ -90,8 +91,8 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
 
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
-    let sandbox = calm(1);
-    sandbox.settle();
+    let sandbox = simulated_cluster(1);
+    sandbox.converge();
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
         "PATCH /api/v1/nodes/worker-1",
@@ -144,7 +145,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
 
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     sandbox.register("stray", None, "");
     let daemon = sandbox.daemon(&[]);
     wait_until("its event", || events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]);
@@ -165,8 +166,8 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
 
 #[test]
 fn another_project_s_token_changes_nothing() {
-    let sandbox = calm(2);
-    sandbox.settle();
+    let sandbox = simulated_cluster(2);
+    sandbox.converge();
     let before = sandbox.nodes();
     let foreign = common::foreign(&sandbox);
     let ran = ccm(&foreign, &["run", "--once"]);
@@ -176,7 +177,7 @@ fn another_project_s_token_changes_nothing() {
 
 #[test]
 fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
     sandbox.wait_for_nodes();
     let id = sandbox.servers()[0]["id"].as_u64().unwrap();
@@ -191,7 +192,7 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
 /// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
-    let sandbox = quiet(60);
+    let sandbox = socket_cluster(60);
     let from_stdin = [
         ("HCLOUD_TOKEN", ""),
         ("HCLOUD_TOKEN_FILE", "/dev/stdin"),
@@ -213,7 +214,7 @@ fn every_request_fits_the_api_s_own_document() {
         return;
     };
     let sandbox = common::networked(60).simulated();
-    sandbox.settle();
+    sandbox.converge();
     let calls = sandbox.calls().calls();
     let hetzner: Vec<_> = calls
         .iter()
@@ -230,8 +231,8 @@ fn every_request_fits_the_api_s_own_document() {
 /// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
 #[test]
 fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
-    let sandbox = calm(2);
-    sandbox.settle();
+    let sandbox = simulated_cluster(2);
+    sandbox.converge();
     let servers = sandbox.servers();
     let id = |server: &Value| server["id"].as_u64().unwrap();
     let of = |name: &str| servers.iter().find(|server| server["name"] == name);

@@ -1,6 +1,6 @@
 //! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
 
-use crate::common::{self, Cluster, Daemon, Simulate, answer, on, side_by_side, wait_until};
+use crate::common::{self, Cluster, Daemon, Simulate, answer, on, run_in_parallel, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
@@ -132,7 +132,7 @@ fn on_a_doubt_about_the_page_the_node_stays() {
             answer(200, &body)
         }),
     ];
-    side_by_side(cases, |(name, effect)| {
+    run_in_parallel(cases, |(name, effect)| {
         let (sandbox, daemon) = world();
         sandbox.fault(on("/v1/servers", effect));
         let mark = sandbox.mark();

@@ -2,7 +2,7 @@
 
 use crate::common::in_flight::InFlight;
 use crate::common::{
-    self, Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side,
+    self, Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, run_in_parallel, second_page,
     wait_until,
 };
 use ccm::provider::clock;
@@ -18,14 +18,14 @@ use std::time::Duration;
 /// So many initialised nodes that change only when somebody changes them.
 fn initialised(nodes: usize) -> Arc<Sandbox> {
     let sandbox = common::builder().nodes(nodes).heartbeats(false).simulated();
-    sandbox.settle();
+    sandbox.converge();
     sandbox
 }
 
 /// The same with processes.
 fn over_sockets(nodes: usize) -> Sandbox {
-    let sandbox = common::quiet(nodes);
-    sandbox.settle();
+    let sandbox = common::socket_cluster(nodes);
+    sandbox.converge();
     sandbox
 }
 
@@ -47,7 +47,7 @@ fn a_node_whose_server_was_deleted_goes_and_says_why() {
     delete_server(&sandbox, "worker-2");
     wait_until("the node to go", || !sandbox.has_node("worker-2"));
     assert!(sandbox.has_node("worker-1") && sandbox.has_node("worker-3"));
-    sandbox.tells("worker-2", "DeletingNode", &[]);
+    sandbox.wait_for_event("worker-2", "DeletingNode", &[]);
     let calls = sandbox.calls().calls();
     let deletion = calls.iter().find(|call| call.method == "DELETE").unwrap();
     let preconditions = deletion.json().unwrap()["preconditions"].clone();
@@ -130,7 +130,7 @@ fn on_a_doubt_the_node_stays() {
             Rule::new(answer(200, &body)).path(list)
         }),
     ];
-    side_by_side(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
+    run_in_parallel(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
 }
 
 /// Of more servers than it shows, a list says nothing about those that it does not show.
@@ -169,7 +169,7 @@ fn a_list_that_holds_less_than_it_says_is_incomplete() {
 fn stays_until_it_is_mended(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
-    sandbox.settle();
+    sandbox.converge();
     let daemon = sandbox.daemon(&[]);
     let looks = |since| sandbox.calls_of(since, "/api/v1/nodes");
     let start = sandbox.mark();
@@ -196,7 +196,7 @@ fn a_doubt_is_a_failure_of_the_pass() {
         ("410", error(410, "not_found", "no")),
         ("another server", answer(200, &other_server)),
     ];
-    side_by_side(cases, |(name, effect)| {
+    run_in_parallel(cases, |(name, effect)| {
         let sandbox = initialised(2);
         delete_server(&sandbox, "worker-2");
         sandbox.edit_node("worker-1", |node| {
@@ -286,7 +286,7 @@ fn another_project_s_token_deletes_nothing() {
     let foreign = common::foreign(&sandbox);
     let daemon = Daemon::start(&foreign, &[]);
     daemon.logs("the token is probably another project's");
-    sandbox.tells("worker-1", "PossibleNodeDeletion", &[]);
+    sandbox.wait_for_event("worker-1", "PossibleNodeDeletion", &[]);
     assert_eq!((deletions(&sandbox), sandbox.nodes().len()), (0, 3));
     drop(daemon);
     // Turned off, it does as it is told.
@@ -371,7 +371,7 @@ fn many_not_ready_nodes_share_one_list() {
         sandbox.remove_conditions(&format!("worker-{n}"));
     }
     let mark = sandbox.mark();
-    sandbox.settle();
+    sandbox.converge();
     let is_such = |call: &Call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers");
     let hetzner = sandbox.count_since(mark, is_such);
     assert_eq!(hetzner, 1, "one page, for both controllers");

@@ -2,8 +2,8 @@
 //! the sandbox.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, Simulate, addresses, calm, ccm, env, events, is_initialised, on,
-    wait_until, with, writes,
+    self, Cluster, Daemon, Env, Simulate, addresses, ccm, env, events, is_initialised, on,
+    simulated_cluster, wait_until, with, writes,
 };
 use sandbox::Sandbox;
 use sandbox::faults::Effect;
@@ -38,7 +38,7 @@ fn label(sandbox: &Sandbox, key: &str) -> Value {
 
 #[test]
 fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     edit_server(&sandbox, "worker-1", |server| {
         server["labels"] = json!({
             POOL: "gpu", "node.example.com/taint.gpu": "true_NoSchedule", "plain": "x", "example.org/other": "x",
@@ -76,7 +76,7 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
 #[test]
 fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
     for flags in [&["run", "--once"][..], &["run", "--once", "--cloud-provider=hcloud"]] {
-        let sandbox = calm(1);
+        let sandbox = simulated_cluster(1);
         edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
         sandbox.ccm(flags).with_code(0);
         assert_eq!(label(&sandbox, POOL), Value::Null);
@@ -86,7 +86,7 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
 
 #[test]
 fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let daemon = Daemon::start(&prefixes(&sandbox, "node.example.com/"), OFTEN);
     sandbox.wait_for_nodes();
     let set = |value: Option<&str>| {
@@ -120,7 +120,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
 /// However the answer is wrong, or the token: what is not known takes nothing away.
 #[test]
 fn a_wrong_answer_takes_no_label_away() {
-    let sandbox = calm(2);
+    let sandbox = simulated_cluster(2);
     edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
     let env = prefixes(&sandbox, "node.example.com/");
     ccm(&env, ONCE).with_code(0);
@@ -152,7 +152,7 @@ fn a_wrong_answer_takes_no_label_away() {
 
 #[test]
 fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time() {
-    let sandbox = calm(1);
+    let sandbox = simulated_cluster(1);
     let daemon = sandbox.daemon(OFTEN);
     sandbox.wait_for_nodes();
     let log = || daemon.log();
@@ -223,7 +223,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
     }
     // The address of its own server in the Network, which no other node claims any more.
     annotate("worker-2", "100.64.0.8");
-    sandbox.settle();
+    sandbox.converge();
     let inspected = sandbox.ccm(&["node", "inspect", "worker-2"]).stdout;
     let source =
         "address InternalIP: 100.64.0.8\n      annotation instance.hetzner.cloud/internal-ip";

@@ -1,8 +1,8 @@
 //! Nodes that register together are written at the same time: each in its order, and no more at once than was set.
 
 use crate::common::in_flight::InFlight;
-use crate::common::library::{LONG, Mortal, Place};
-use crate::common::{self, Env, all_initialised, calm, ccm, quiet};
+use crate::common::library::{LONG, SandboxAccess, WriteLimit};
+use crate::common::{self, Env, all_initialised, ccm, simulated_cluster, socket_cluster};
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
 use sandbox::Sandbox;
@@ -33,7 +33,7 @@ fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first(
     for (args, expected) in
         [(&[][..], 5), (&["--concurrent-node-syncs=3"], 3), (&["--concurrent-node-syncs=1"], 1)]
     {
-        let sandbox = quiet(NODES);
+        let sandbox = socket_cluster(NODES);
         let in_flight = InFlight::of(&sandbox, "PATCH", expected, 5);
         ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat()).with_code(0);
         assert!(all_initialised(&sandbox));
@@ -51,7 +51,7 @@ fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first(
 
 #[test]
 fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
-    let sandbox = quiet(NODES);
+    let sandbox = socket_cluster(NODES);
     // In scaled time the list of servers may be too old for the next write after milliseconds. Then the nodes whose
     // writes have begun end before those whose writes wait for the new list.
     ccm(&real_time(&sandbox), &["node", "sync", "-o", "json"]).with_code(0);
@@ -69,10 +69,10 @@ fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
 #[test]
 fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same() {
     for writes in [0, 1, 4, 5, 13, 2 * NODES as u64 - 1] {
-        let sandbox = calm(NODES);
-        let place = Place::new(&sandbox);
+        let sandbox = simulated_cluster(NODES);
+        let place = SandboxAccess::new(&sandbox);
         let pass = |gate| {
-            let mut apis = place.world_of(Mortal::after(gate), &place.token(), None);
+            let mut apis = place.world_of(WriteLimit::after(gate), &place.token(), None);
             apis.concurrent_nodes = 5;
             let mut controller = NodeController::new(Settings {
                 sync_interval: Duration::from_secs(5),

@@ -1,9 +1,9 @@
 //! The view of nodes that controllers share: what a look at the table with metadata sees, and
 //! what is kept of a write's answer. The library against the sandbox.
 
-use crate::common::library::Place;
-use crate::common::memory::Memory;
-use crate::common::{Cluster, quiet};
+use crate::common::fake_provider::FakeProvider;
+use crate::common::library::SandboxAccess;
+use crate::common::{Cluster, socket_cluster};
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::Proxies;
 use ccm::kube::{self, Labels, Node};
@@ -23,10 +23,10 @@ const METADATA: Poll = Poll {
 const CELLS: Poll = Poll { metadata_max_age: None, ..METADATA };
 
 fn world(sandbox: &Sandbox) -> Apis {
-    let place = Place::new(sandbox);
+    let place = SandboxAccess::new(sandbox);
     let (access, timing) = (place.access(), place.timing());
     let kube = kube::Client::new(access, Proxies::Never, timing, Arc::new(OpenGate));
-    Apis::new(kube, Box::new(Memory::default()))
+    Apis::new(kube, Box::new(FakeProvider::default()))
 }
 
 fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
@@ -44,7 +44,7 @@ fn reads_by_name(sandbox: &Sandbox) -> usize {
 
 #[test]
 fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
-    let sandbox = quiet(3);
+    let sandbox = socket_cluster(3);
     let world = world(&sandbox);
     let before = poll(&world, METADATA);
     assert_eq!(before.len(), 3);
@@ -82,7 +82,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
 
 #[test]
 fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let world = world(&sandbox);
     let labelled = |node: &Node, value: &str| {
         let mut node = node.clone();
@@ -113,7 +113,7 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
 /// By its UID: a list of servers that was requested later knows its machine.
 #[test]
 fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let world = world(&sandbox);
     let list = || world.nodes.whole(Duration::ZERO, ReadFrom::Latest).unwrap().value;
     let before = clock::now();

@@ -4,7 +4,7 @@
 
 use crate::built::rendered::{documents, kustomized_at, one, pod, understood};
 use crate::common::cluster::text;
-use crate::common::{self, Cluster, Ran, contains, side_by_side};
+use crate::common::{self, Cluster, Ran, contains, run_in_parallel};
 use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -591,7 +591,7 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
     assert!(calls.len() > 15, "{} calls", calls.len());
     let mut cases: Vec<(usize, bool)> = (0..calls.len()).map(|at| (at, true)).collect();
     cases.extend((0..calls.len()).filter(|at| calls[*at].is_write()).map(|at| (at, false)));
-    side_by_side(cases, |(at, is_finished)| {
+    run_in_parallel(cases, |(at, is_finished)| {
         let call = &calls[at];
         let dev = dev("cut runs").unwrap();
         let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(at as u64 + 1);
@@ -663,7 +663,7 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         Some(dev.sandbox.calls().calls_since(mark).len() as u64)
     };
     let Some(calls) = cut_at(0) else { return };
-    side_by_side((1..=calls).collect(), |nth| {
+    run_in_parallel((1..=calls).collect(), |nth| {
         cut_at(nth);
     });
 }

@@ -84,7 +84,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn each_is_applied_without_an_error_or_a_warning_and_settles() {
-    common::side_by_side(EXAMPLES.iter().collect(), |example: &Example| {
+    common::run_in_parallel(EXAMPLES.iter().collect(), |example: &Example| {
         let file = example.file;
         let builder = Sandbox::builder().nodes(3).network("10.0.0.0/16");
         let sandbox = builder.scale(0.005).heartbeats(false).start();

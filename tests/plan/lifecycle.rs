@@ -1,11 +1,11 @@
 //! The lifecycle controller's plan: a table, and what holds for any node and any facts.
 
-use crate::common::{memory, objects, random};
+use crate::common::{fake_provider, objects, random};
 use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};
 use ccm::controllers::{NodeChange, Plan};
 use ccm::kube::Node;
 use ccm::provider::{InstanceId, Reason, Severity};
-use memory::Memory;
+use fake_provider::FakeProvider;
 use random::Random;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> Plan<NodeChange> {
     let facts = Facts::from_iter(fact.map(|fact| (InstanceId::Cloud(1), fact)));
-    plan(node, &facts, &Memory::default(), guard)
+    plan(node, &facts, &FakeProvider::default(), guard)
 }
 
 fn gone(others_are_visible: bool) -> Fact {

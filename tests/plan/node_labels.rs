@@ -1,6 +1,6 @@
 //! Labels that nodes have from their servers: whose a label is, what is never touched, and any history of both sides.
 
-use crate::common::memory::Memory;
+use crate::common::fake_provider::FakeProvider;
 use crate::common::objects::{node, server};
 use crate::common::random::Random;
 use crate::node::{applied, new_node, plan_all, reasons};
@@ -16,15 +16,15 @@ const POOL: &str = "node.example.com/pool";
 type Pairs = BTreeMap<String, String>;
 
 /// The server, with those of its labels that are allowed.
-fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> Memory {
+fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> FakeProvider {
     let prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned());
     let label_prefixes = LabelPrefixes(prefixes.collect());
     let labels = labels.iter().filter(|(key, _)| label_prefixes.allow(key));
     let labels = labels.map(|(key, value)| ((*key).into(), (*value).into()));
-    Memory {
+    FakeProvider {
         instances: vec![Instance { labels: labels.collect(), ..server(1, "a") }],
         label_prefixes,
-        ..Memory::default()
+        ..FakeProvider::default()
     }
 }
 
@@ -40,7 +40,7 @@ fn initialised(labels: Value, remembered: Option<&str>) -> Node {
     node("a", extra)
 }
 
-fn plan_one(node: &Node, cloud: &Memory) -> NodePlan {
+fn plan_one(node: &Node, cloud: &FakeProvider) -> NodePlan {
     plan_all(std::slice::from_ref(node), cloud).remove(0)
 }
 
@@ -51,7 +51,7 @@ fn owned(node: &Node) -> Pairs {
 }
 
 /// In steady state nothing is written.
-fn plan_and_apply(node: &Node, cloud: &Memory) -> Node {
+fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
     let after = applied(&plan_one(node, cloud));
     assert_eq!(plan_one(&after, cloud).changes, vec![], "{after:?}");
     after
@@ -203,7 +203,7 @@ fn a_server_that_is_not_known_takes_no_label_away() {
         (ccm::provider::PROVIDED_NODE_IP, "192.0.2.1".to_owned()),
     ];
     with_taint.metadata.annotations = annotations.into_iter().collect();
-    let empty = Memory::default();
+    let empty = FakeProvider::default();
     let known = cloud(&[(POOL, "gpu")], &["node.example.com/"]);
     for (what, nodes, cloud) in [
         ("no server at all", vec![start.clone()], &empty),

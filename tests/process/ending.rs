@@ -1,6 +1,8 @@
 //! Ends that nobody hopes for: a second signal while the first is followed, and a bug in a controller.
 
-use crate::common::{self, Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until};
+use crate::common::{
+    self, Cluster, Daemon, LIMIT, env, hetzner_calls, on, socket_cluster, wait_until,
+};
 use ccm::cache::{self, Apis};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
 use ccm::daemon::{self, Health, HealthSettings, Stop};
@@ -25,7 +27,7 @@ fn a_second_signal_ends_it_at_once() {
         for [first, second] in [["-TERM", "-TERM"], ["-INT", "-INT"], ["-TERM", "-INT"]] {
             scope.spawn(move || {
                 // Its own: the first call must be this daemon's, which listens to signals by then.
-                let sandbox = quiet(1);
+                let sandbox = socket_cluster(1);
                 let hangs = Effect::Slow(Duration::from_secs(60));
                 sandbox.fault(Rule::new(hangs).half(Half::Hetzner));
                 // In real time, in which an end takes up to 10 s.
@@ -60,7 +62,7 @@ fn a_second_signal_ends_it_at_once() {
 #[test]
 fn events_that_wait_are_written_at_the_end() {
     const UNKNOWN: usize = 5;
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let slow =
         on("POST /api/v1/namespaces/default/events", Effect::Slow(Duration::from_millis(60)));
     sandbox.fault(slow);
@@ -89,7 +91,7 @@ fn events_that_wait_are_written_at_the_end() {
 /// Whether panics unwind, as here, or abort, as in the release: the hook ends the process before either.
 #[test]
 fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let env = env(&sandbox);
     let kubeconfig = common::variable(&env, "KUBECONFIG");
     let mut child = Command::new(std::env::current_exe().unwrap());

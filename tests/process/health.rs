@@ -1,6 +1,8 @@
 //! The health server over raw sockets: what probes are told, and that no client can harm it.
 
-use crate::common::{self, Cluster, Daemon, all_initialised, at_scale, on, quiet, wait_until};
+use crate::common::{
+    self, Cluster, Daemon, all_initialised, at_scale, on, socket_cluster, wait_until,
+};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -57,7 +59,7 @@ fn ok() -> (u16, String) {
 
 #[test]
 fn probes_of_a_daemon_at_work() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     assert_eq!(get(address, "/livez"), ok());
     assert_eq!(get(address, "/healthz"), ok());
@@ -70,7 +72,7 @@ fn probes_of_a_daemon_at_work() {
 
 #[test]
 fn get_and_head_and_nothing_else() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let head = exchange(address, b"HEAD /livez HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -85,7 +87,7 @@ fn get_and_head_and_nothing_else() {
 
 #[test]
 fn garbage_is_refused_and_does_no_harm() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let endless = [b"GET /livez HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 10_000]].concat();
     let cases: [(&str, &[u8], &str); 5] = [
@@ -107,7 +109,7 @@ fn garbage_is_refused_and_does_no_harm() {
 
 #[test]
 fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let mut pieces = connect(address);
     for piece in ["GET /liv", "ez HTTP/1.1\r", "\nHost: x\r\n\r", "\n"] {
@@ -129,7 +131,7 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
 
 #[test]
 fn a_flood_locks_no_probe_out_and_costs_little() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let (daemon, address) = start(&sandbox, 1.0, &[]);
     sandbox.wait_for_nodes();
     let (before_kb, _) = daemon.memory_kb();
@@ -169,7 +171,7 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
 /// A hundredth: 0.6 s of silence are too many, and an answer is waited for 2 s.
 #[test]
 fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--controllers=cloud-node"]);
     sandbox.wait_for_nodes();
     wait_until("life", || get(address, "/livez") == ok());
@@ -191,7 +193,7 @@ fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
 /// A twentieth: 3 s of silence are too many. Two dozen writes take longer than that.
 #[test]
 fn a_long_tick_is_no_death() {
-    let sandbox = quiet(12);
+    let sandbox = socket_cluster(12);
     let slow = Effect::Slow(Duration::from_millis(200));
     sandbox.fault(Rule::new(slow).half(Half::Kubernetes).writes());
     let one_by_one = &["--concurrent-node-syncs=1"];
@@ -207,7 +209,7 @@ fn a_long_tick_is_no_death() {
 /// A hundredth: 0.6 s of silence are too many; between two ticks lie 36 s.
 #[test]
 fn a_long_pause_between_ticks_is_no_death() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--node-sync-interval=1h"]);
     wait_until("the event, which is the tick's last", || {
         !common::events(&sandbox, "worker-1").is_empty()
@@ -225,7 +227,7 @@ fn not_ready_until_both_apis_were_reached() {
         (Half::Kubernetes, "the Kubernetes API was not reached yet\n"),
         (Half::Hetzner, "the cloud API was not reached yet\n"),
     ] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         sandbox.stop(half);
         let (daemon, address) = start(&sandbox, 0.02, &[]);
         daemon.logs("trying again");
@@ -245,7 +247,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
         ("a web page", Effect::html()),
         ("the budget", Effect::hetzner_rate_limit()),
     ] {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         let rule = Rule::new(effect).half(Half::Hetzner);
         sandbox.fault(rule);
         let (daemon, address) = start(&sandbox, 0.02, &[]);
@@ -257,7 +259,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
 
 #[test]
 fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let flag = format!("--metrics-address={address}");
@@ -276,7 +278,7 @@ fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
 
 #[test]
 fn a_port_alone_is_every_address_of_the_machine() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     let daemon = sandbox.daemon(&["--metrics-address=:0"]);
     let port = address(&daemon).port();
     assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], port)), "/livez"), ok());
@@ -289,7 +291,7 @@ fn a_port_alone_is_every_address_of_the_machine() {
 
 #[test]
 fn no_server_without_an_address_nor_for_one_pass() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let once = sandbox.ccm(&["run", "--once"]).with_code(0);
     assert!(!once.stderr.contains("health"), "{once:?}");
     let daemon = sandbox.daemon(&["--metrics-address="]);

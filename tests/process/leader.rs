@@ -4,7 +4,8 @@
 
 use crate::common::cluster::{Cluster, KUBE_SYSTEM, LEASE, held, lease_time};
 use crate::common::{
-    self, Daemon, Env, all_initialised, at_scale, is_initialised, is_lease, quiet, wait_until,
+    self, Daemon, Env, all_initialised, at_scale, is_initialised, is_lease, socket_cluster,
+    wait_until,
 };
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
@@ -107,7 +108,7 @@ impl Drop for Holder {
 
 #[test]
 fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
     first.logs("leading as");
     let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
@@ -137,7 +138,7 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
 
 #[test]
 fn a_leader_that_is_told_to_end_hands_over_at_once() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let first = sandbox.daemon(&[]);
     first.logs("leading as");
     first.stop();
@@ -160,7 +161,7 @@ fn a_leader_that_is_told_to_end_hands_over_at_once() {
 
 #[test]
 fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let _holder = Holder::start(&sandbox, jiff::SignedDuration::ZERO);
     let standby = sandbox.daemon(&[]);
     standby.logs("standing by");
@@ -172,7 +173,7 @@ fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
 #[test]
 fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
     let respected = |hours: i64| {
-        let sandbox = quiet(1);
+        let sandbox = socket_cluster(1);
         let holder = Holder::start(&sandbox, jiff::SignedDuration::from_hours(hours));
         let daemon = sandbox.daemon(&[]);
         daemon.logs("another-host_1 leads; standing by");
@@ -199,7 +200,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
 
 #[test]
 fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
-    let sandbox = quiet(40);
+    let sandbox = socket_cluster(40);
     let slow = Effect::Slow(Duration::from_millis(10));
     sandbox.fault(Rule::new(slow).method("PATCH"));
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
@@ -233,7 +234,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     std::thread::scope(|scope| {
         for (name, effect) in failures {
             scope.spawn(move || {
-                let sandbox = quiet(1);
+                let sandbox = socket_cluster(1);
                 let daemon = sandbox.daemon(&[]);
                 sandbox.wait_for_nodes();
                 sandbox.fault(Rule::new(effect).path(LEASES));
@@ -249,7 +250,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
 /// here from 3.5 s to 7 s after the last renewal.
 #[test]
 fn a_renewal_that_is_late_makes_a_write_wait() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let half_as_long = at_scale(&sandbox, 0.5);
     let flags = ["--leader-elect-renew-deadline=14s", "--node-sync-interval=200ms"];
     let daemon = Daemon::start(&half_as_long, &flags);
@@ -277,7 +278,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
 #[test]
 fn what_happens_to_the_lease_of_a_leader() {
     // The Lease is changed by somebody at every renewal, deleted, taken, emptied.
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
@@ -312,7 +313,7 @@ fn what_happens_to_the_lease_of_a_leader() {
 
 #[test]
 fn the_lease_remembers_the_identity_of_the_cluster() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let first = json!(sandbox.uid("kubernetes"));
     let is_noted = |identity: &Value, former: Value| {
         let lease = uid(&sandbox.lease());
@@ -352,7 +353,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     sandbox.edit_lease(|lease| {
         lease["spec"]["holderIdentity"] = json!("");
     });
-    sandbox.settle();
+    sandbox.converge();
     assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
 
     // What can't be read is ignored, and written anew.

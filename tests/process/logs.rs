@@ -2,7 +2,7 @@
 //! every call, without its secrets, where somebody asks for that.
 
 use crate::common::{
-    Cluster, Daemon, all_initialised, ccm, contains, env, quiet, wait_until, with,
+    Cluster, Daemon, all_initialised, ccm, contains, env, socket_cluster, wait_until, with,
 };
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// A new node, a node without a server, a Service, and one whose load balancer is refused.
 fn busy() -> Sandbox {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     sandbox.register("stray", None, "");
     let refused = Effect::hetzner_error(403, "forbidden", "not today");
     let is_api =

@@ -2,8 +2,8 @@
 //! the next process either.
 
 use crate::common::{
-    self, Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, side_by_side, wait_until,
-    with,
+    self, Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, run_in_parallel,
+    wait_until, with,
 };
 use sandbox::robot::Logins;
 use sandbox::{Half, Sandbox};
@@ -115,7 +115,7 @@ fn a_command_logs_in_once() {
         &["doctor"],
         &["status"],
     ];
-    side_by_side(commands, |words| {
+    run_in_parallel(commands, |words| {
         let sandbox = start();
         let ran = ccm(&with(env(&sandbox), WRONG), words);
         assert!(failed(&sandbox) <= 1, "{words:?}: {ran:?}");

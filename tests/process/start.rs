@@ -1,7 +1,7 @@
 //! A start reaches both APIs, whichever controllers run: a wrong token is found out at once.
 
 use crate::common::{
-    Cluster, Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with,
+    Cluster, Daemon, ccm, env, hetzner_calls, run_in_parallel, socket_cluster, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -13,14 +13,14 @@ const COMBINATIONS: &[&str] =
 
 /// Nodes that need nothing.
 fn at_rest() -> Sandbox {
-    let sandbox = quiet(2);
-    sandbox.settle();
+    let sandbox = socket_cluster(2);
+    sandbox.converge();
     sandbox
 }
 
 #[test]
 fn a_wrong_token_ends_every_combination_of_controllers() {
-    side_by_side(COMBINATIONS.to_vec(), |controllers| {
+    run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
         let sandbox = at_rest();
         let wrong = with(env(&sandbox), &[("HCLOUD_TOKEN", &"x".repeat(64))]);
         let controllers = format!("--controllers={controllers}");
@@ -37,7 +37,7 @@ fn a_wrong_token_ends_every_combination_of_controllers() {
 
 #[test]
 fn a_start_costs_one_call_to_the_cloud() {
-    side_by_side(COMBINATIONS.to_vec(), |controllers| {
+    run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
         let sandbox = at_rest();
         let before = hetzner_calls(&sandbox);
         let flags = [&format!("--controllers={controllers}"), "--node-status-update-frequency=10h"];

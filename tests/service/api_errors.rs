@@ -29,7 +29,7 @@ fn many_actions_may_take_long_together() {
     let sandbox = world(20);
     let env = env(&sandbox);
     ccm(&env, &["lb", "sync"]).with_code(0);
-    sandbox.edit_balancer(id(&sandbox.only()), |one| one["targets"] = json!([]));
+    sandbox.edit_balancer(id(&sandbox.only_balancer()), |one| one["targets"] = json!([]));
     // 200 ms each, 4 s in all; a lonely one may take 2.4 s.
     let takes = Some(Duration::from_secs(20));
     sandbox.cloud().set_action_duration("add_target", takes);
@@ -48,12 +48,12 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     // itself, so that the look fails as a whole.
     let read = on("GET /api/v1/namespaces/default/services", Effect::Reset).times(4);
     let rule = sandbox.faults().add(read);
-    sandbox.edit_balancer(id(&sandbox.only()), |one| {
+    sandbox.edit_balancer(id(&sandbox.only_balancer()), |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
     wait_until("the resync to fail", || sandbox.faults().hits(rule) >= 4);
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
-        sandbox.only()["algorithm"]["type"] == "round_robin"
+        sandbox.only_balancer()["algorithm"]["type"] == "round_robin"
     });
     daemon.logs("algorithm: changed, least_connections → round_robin");
 }

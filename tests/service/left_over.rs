@@ -1,7 +1,7 @@
 //! A new node that no server matches and that is not ready for ten minutes: told, never deleted.
 
 use crate::common::cluster::Cluster;
-use crate::common::memory::Memory;
+use crate::common::fake_provider::FakeProvider;
 use crate::common::{Daemon, Simulate, env, events, wait_until};
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
@@ -24,7 +24,7 @@ fn plan_of(created: Value, ready: Value, taints: Value) -> NodePlan {
     });
     let nodes: [Node; 1] = [serde_json::from_value(object).unwrap()];
     let overdue = OVERDUE.parse().unwrap();
-    plan(&nodes, &[], &Memory::default(), overdue).remove(0)
+    plan(&nodes, &[], &FakeProvider::default(), overdue).remove(0)
 }
 
 fn found(plan: &NodePlan) -> Vec<Reason> {

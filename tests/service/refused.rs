@@ -178,7 +178,7 @@ fn what_was_refused_is_told() {
     // What was made since is what counts.
     cloud.set_load_balancer_limit(project, 1);
     sync().with_code(0);
-    cloud.delete_load_balancer(id(&sandbox.only()));
+    cloud.delete_load_balancer(id(&sandbox.only_balancer()));
     let told = inspect(&person);
     assert!(!told.contains("the last try"), "{told}");
 }

@@ -1,6 +1,6 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
-use crate::common::{Cluster, Ran, contains, openapi, side_by_side, snapshot, variable};
+use crate::common::{Cluster, Ran, contains, openapi, run_in_parallel, snapshot, variable};
 use crate::doctor::world::{CHECKS, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -147,7 +147,7 @@ fn what_needs_somebody_comes_first() {
 /// Who does not answer costs one time-out, not one for each check.
 #[test]
 fn silence_is_waited_for_once() {
-    side_by_side(vec![Half::Hetzner, Half::Kubernetes], |half| {
+    run_in_parallel(vec![Half::Hetzner, Half::Kubernetes], |half| {
         let world = World::healthy();
         let hangs = Effect::Slow(Duration::from_secs(60));
         world.fault(Rule::new(hangs).half(half));

@@ -170,7 +170,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     let Some(built) = rendered(&settings(set)) else {
         return;
     };
-    let sandbox = common::quiet(2);
+    let sandbox = common::socket_cluster(2);
     let rules = |kind| -> Vec<PolicyRule> {
         serde_json::from_value(one(&built, kind)["rules"].clone()).unwrap()
     };

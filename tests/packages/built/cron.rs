@@ -1,6 +1,6 @@
 //! `run --once`, as a CronJob and as cron run it: the last line says what came of it.
 
-use crate::common::{self, Cluster, Daemon, LIMIT, ccm, env, quiet, wait_until};
+use crate::common::{self, Cluster, Daemon, LIMIT, ccm, env, socket_cluster, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::time::Instant;
@@ -11,7 +11,7 @@ fn last_line(log: &str) -> String {
 
 #[test]
 fn the_last_line_says_what_came_of_it() {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     let says = |code: i32, parts: &[&str]| {
         let ran = ccm(&env, &["run", "--once"]);
@@ -35,7 +35,7 @@ fn the_last_line_says_what_came_of_it() {
 /// What `activeDeadlineSeconds` does to the Pod, and `timeout` in a crontab.
 #[test]
 fn its_time_limit_ends_it_cleanly() {
-    let sandbox = quiet(2);
+    let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     // An API that does not answer.
     let slow = Rule::new(Effect::Slow(LIMIT)).half(Half::Hetzner);

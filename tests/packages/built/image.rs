@@ -181,7 +181,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     let root = place.0.join("root");
     std::fs::create_dir_all(root.join("kube")).unwrap();
     tar(&["-xzf", image.layer.to_str().unwrap()], &root);
-    let sandbox = common::quiet(1);
+    let sandbox = common::socket_cluster(1);
     let given = env(&sandbox);
     let kubeconfig = common::variable(&given, "KUBECONFIG");
     std::fs::write(root.join("kube/config"), std::fs::read(kubeconfig).unwrap()).unwrap();

@@ -18,7 +18,7 @@ fn kubectl_sees_what_ccm_did() {
         row.unwrap().split_whitespace().nth(6).unwrap().to_owned()
     };
     assert_eq!(external_ip(), "<none>");
-    sandbox.settle();
+    sandbox.converge();
     assert_eq!(external_ip(), "203.0.113.2");
     let described = admin.does("describe node worker-2");
     for text in [
@@ -41,7 +41,7 @@ fn what_a_person_changes_with_kubectl_is_followed() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    sandbox.settle();
+    sandbox.converge();
     admin.does("label node worker-1 --overwrite failure-domain.beta.kubernetes.io/zone=rack-7");
     admin.does("cordon worker-1");
     sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);

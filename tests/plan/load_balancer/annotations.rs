@@ -208,10 +208,10 @@ fn every_annotation_is_set_changed_and_removed() {
         let about = format!("{} in profile {}", case.name, profile.name());
         let mut world = world(case, profile);
         world.set_one(case.name, case.first.0);
-        world.settle();
+        world.converge();
         assert_eq!((case.of)(&world), case.first.1, "{about}: at creation");
         world.set_one(case.name, case.second.0);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!((case.of)(&world), case.second.1, "{about}: changed");
         assert_eq!(words(&made), case.writes, "{about}: writes of the change");
         world.unset(case.name);
@@ -224,7 +224,7 @@ fn every_annotation_is_set_changed_and_removed() {
             assert!(message.contains(removed), "{about}: {message}");
             continue;
         }
-        world.settle();
+        world.converge();
         assert_eq!((case.of)(&world), removed, "{about}: removed");
     }
 }
@@ -235,7 +235,7 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
     for (case, profile) in with_bad.flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(case, profile);
         world.set_one(case.name, case.first.0);
-        world.settle();
+        world.converge();
         world.set_one(case.name, case.bad.0);
         let message = world.obstacle();
         for part in [case.bad.0, case.bad.1] {
@@ -245,7 +245,7 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
         assert!(names_it, "{message}");
         // It heals when the value is mended.
         world.set_one(case.name, case.first.0);
-        assert_eq!(words(&world.settle()), "", "{}", case.name);
+        assert_eq!(words(&world.converge()), "", "{}", case.name);
     }
 }
 
@@ -283,7 +283,7 @@ fn the_example_of_each_annotation_is_right() {
         let outcome = world.plan().outcome;
         assert_eq!(outcome.obstacle(), None, "{} {example}", row.name);
         for unused in [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect] {
-            assert_eq!(world.told(unused), [""; 0], "{} {example}", row.name);
+            assert_eq!(world.event_messages(unused), [""; 0], "{} {example}", row.name);
         }
     }
 }
@@ -308,7 +308,7 @@ fn one_port_may_have_its_own() {
             world.set(case.with);
             world.set_one(case.name, case.first.0);
             world.set_one(&key, case.second.0);
-            world.settle();
+            world.converge();
             // The check's port is the node port unless it is said.
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
             assert_eq!(value_of(&world, case, 1), case.second.1, "{key}");
@@ -347,14 +347,14 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
                 }
                 world.service.ports = ports;
                 world.set(annotations);
-                let without = world.told(Reason::AnnotationWithoutEffect);
+                let without = world.event_messages(Reason::AnnotationWithoutEffect);
                 assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
                 if let Some(told) = told {
                     let key = format!("{PREFIX}{told} has no effect");
                     assert!(without[0].contains(&key), "{without:?}");
                     assert!(without[0].contains("is UDP"), "{without:?}");
                 }
-                world.settle();
+                world.converge();
                 let protocol = field(&world, PortField::Protocol);
                 let proxy = field(&world, PortField::ProxyProtocol);
                 let is = format!("{protocol} {proxy}");

@@ -78,7 +78,7 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
     for (number, (break_it, says)) in CASES.iter().enumerate() {
         for profile in PROFILES {
             let mut world = World::new(profile);
-            world.settle();
+            world.converge();
             let good = world.service.clone();
             break_it(&mut world);
             let message = world.obstacle();
@@ -86,7 +86,7 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
                 assert!(message.contains(part), "case {number}: {message}");
             }
             world.service = good;
-            assert!(world.settle().is_empty(), "case {number}");
+            assert!(world.converge().is_empty(), "case {number}");
             // The same for one that is not there yet.
             let mut world = World::new(profile);
             break_it(&mut world);
@@ -146,7 +146,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         assert_eq!(told.reason, reason);
         assert_says(&told.message, &[part]);
     }
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().services.len(), 1);
 }
 
@@ -182,11 +182,11 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
         for profile in PROFILES {
             let mut world = World::new(profile);
             world.service.ports = vec![port("http", 80), port("https", 443)];
-            world.settle();
+            world.converge();
             world.set(annotations);
             let outcome = world.plan().outcome;
             assert_eq!(outcome.obstacle(), None, "{annotations}");
-            let told = world.told(Reason::AnnotationWithoutEffect);
+            let told = world.event_messages(Reason::AnnotationWithoutEffect);
             assert_eq!(told.len(), expected.len(), "{annotations}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
                 let says = format!(
@@ -210,11 +210,11 @@ fn a_load_balancer_that_serves_nothing_is_told() {
             world.service.ports[0].protocol = first;
             world.service.ports[1].protocol = second;
             for _ in 0..2 {
-                let told = world.told(Reason::UnsupportedProtocolConfigured);
+                let told = world.event_messages(Reason::UnsupportedProtocolConfigured);
                 let nothing = |told: &&String| told.contains("serves nothing, and costs money");
                 let count = told.iter().filter(nothing).count();
                 assert_eq!(count, usize::from(is_told), "{first:?} {second:?}");
-                world.settle();
+                world.converge();
             }
         }
     }
@@ -240,7 +240,7 @@ fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
             Profile::CcmFromScratch => assert!(world.obstacle().contains("uploaded or managed")),
             Profile::Hcloud => {
                 assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
-                world.settle();
+                world.converge();
                 assert_eq!(world.listener().certificates(), [7]);
             }
         }
@@ -256,7 +256,7 @@ fn a_managed_certificate_of_the_service_is_found_by_its_label() {
         let label = ccm::hetzner::load_balancers::SERVICE_UID;
         certificates[1].labels.insert(label.into(), uid);
         world.set("protocol=https certificate-type=Managed");
-        world.settle();
+        world.converge();
         assert_eq!(world.listener().certificates(), [8]);
     }
 }

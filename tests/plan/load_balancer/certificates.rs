@@ -46,7 +46,7 @@ fn add(world: &mut World, certificate: Certificate) {
 fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
     for profile in PROFILES {
         let mut world = world(profile);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "create_certificate create");
         let certificate = world.certificate(DEFAULT).clone();
         assert_eq!(certificate.domain_names, ["*.example.com", "example.com"]);
@@ -60,10 +60,10 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         assert_eq!(world.shows(443), None);
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
-        let told = world.told(Reason::CertificatePending).remove(0);
+        let told = world.event_messages(Reason::CertificatePending).remove(0);
         assert_says(&told, &["port 443 waits for certificate ccm-"]);
         world.issue();
-        let made = lines(&world.settle());
+        let made = lines(&world.converge());
         assert_eq!(made, ["port 443: added, https to node port 30443"]);
         assert_eq!(world.shows(443), Some(vec![certificate.id]));
         assert!(!world.plan().outcome.is_unfinished());
@@ -73,7 +73,7 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
 #[test]
 fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     let all = world.state.certificates.as_mut().unwrap();
     let ordered = all.last_mut().unwrap();
     let id = ordered.id;
@@ -85,7 +85,7 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
         ..status("failed")
     });
     world.set("algorithm-type=least_connections");
-    assert_eq!(words(&world.settle()), "change_algorithm");
+    assert_eq!(words(&world.converge()), "change_algorithm");
     let plan = world.plan();
     assert!(plan.outcome.is_unfinished());
     let told = plan.findings.iter();
@@ -125,7 +125,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             world.service.ports = vec![port("http", 80), port("https", 443)];
             world.set("protocol.443=https http-certificates=7");
             if is_there {
-                world.settle();
+                world.converge();
             }
             for (id, name, issuance) in
                 [(90, "ours", "completed"), (91, "pending", "pending"), (92, "failed", "failed")]
@@ -135,7 +135,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
                 add(&mut world, one);
             }
             world.set_one("http-certificates", names);
-            world.settle();
+            world.converge();
             assert_eq!(world.shows(443).as_deref(), shown, "{names} {is_there}");
             assert_ne!(world.shows(80), None);
             let plan = world.plan();
@@ -146,7 +146,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             assert_eq!(plan.outcome.is_unfinished(), told.is_some(), "{names}");
             assert!(!plan.status.unwrap().is_empty(), "{names}");
             world.issue();
-            world.settle();
+            world.converge();
             let shown = world.shows(443);
             assert_eq!(shown.as_deref(), Some(*after), "{names} {is_there}");
             assert!(!world.plan().outcome.is_unfinished());
@@ -157,12 +157,12 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
 #[test]
 fn a_renewal_that_failed_is_told_and_the_port_stays() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let all = world.state.certificates.as_mut().unwrap();
     all.last_mut().unwrap().status.as_mut().unwrap().renewal = "failed".into();
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     assert!(world.findings().contains(&Reason::CertificateFailed));
     assert!(!world.plan().outcome.is_unfinished());
 }
@@ -172,24 +172,24 @@ fn a_renewal_that_failed_is_told_and_the_port_stays() {
 fn a_port_shows_what_it_has_while_another_is_issued() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("certificate-type=uploaded http-certificates=one");
-    world.settle();
+    world.converge();
     assert_eq!(world.shows(443), Some(vec![7]));
     world.set("certificate-type=managed http-sticky-sessions=true");
-    assert_eq!(words(&world.settle()), "create_certificate update_service");
+    assert_eq!(words(&world.converge()), "create_certificate update_service");
     assert_eq!(world.shows(443), Some(vec![7]));
     world.issue();
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
     let ordered = world.state.certificates.iter().flatten().next_back();
     assert_eq!(world.shows(443), Some(vec![ordered.unwrap().id]));
     // One that spoke tcp goes on with that.
     let mut world = self::world(Profile::CcmFromScratch);
     world.set("protocol.https=tcp");
-    world.settle();
+    world.converge();
     world.set("protocol.https=https");
-    assert_eq!(words(&world.settle()), "create_certificate");
+    assert_eq!(words(&world.converge()), "create_certificate");
     assert_eq!(world.balancer().services.len(), 2);
     world.issue();
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
 }
 
 /// Name, labels, whether the domains are the wanted ones, whether a load balancer shows it.
@@ -271,7 +271,7 @@ fn one_that_is_there() {
         let certain = labels.iter().any(|one| *one == GONE || *one == LIVES);
         let rests = certain && (matches!(end, TakenOver) || *labels == [LIVES, HERE, WEB]);
         assert_eq!(world.needs().services, rests, "{about}");
-        let made = world.settle();
+        let made = world.converge();
         let shown = world.shows(443);
         match end {
             Shown => {
@@ -314,7 +314,7 @@ fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
     let says = "first (90), second (91) carry the same label";
     assert!(message.contains(says), "{message}");
     world.set("http-managed-certificate-name=second");
-    world.settle();
+    world.converge();
     assert_eq!(world.shows(443), Some(vec![91]));
 }
 
@@ -331,10 +331,10 @@ fn each_port_may_have_its_own() {
     assert_says(&message, &parts);
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");
-    let made = world.settle();
+    let made = world.converge();
     assert_eq!(words(&made), "create_certificate create_certificate create");
     world.issue();
-    let added = words(&world.settle());
+    let added = words(&world.converge());
     assert_eq!(added, "add_service add_service add_service");
     let [usual, admin] = [DEFAULT, "admin"].map(|name| Some(vec![world.certificate(name).id]));
     let shown = [443, 8443, 9443].map(|number| world.shows(number));
@@ -344,7 +344,7 @@ fn each_port_may_have_its_own() {
     // One of them may be an uploaded one.
     world.set("certificate-type.more=uploaded");
     world.set("http-certificates.more=two");
-    assert_eq!(words(&world.settle()), "update_service");
+    assert_eq!(words(&world.converge()), "update_service");
 }
 
 /// The one of another port is not this one's, even for the same domains.
@@ -356,7 +356,7 @@ fn a_port_does_not_take_what_another_port_asks_for_by_name() {
         world.set("protocol.admin=https http-managed-certificate-name.admin=admin");
         world.set_one("http-managed-certificate-domains.admin", domains);
         add(&mut world, there(90, "admin", &[(SERVICE_UID, UID)]));
-        let ordered = words(&world.settle());
+        let ordered = words(&world.converge());
         assert_eq!(ordered, "create_certificate create", "{domains}");
         assert_eq!(world.certificate(DEFAULT).labels[SERVICE_UID], UID);
     }
@@ -380,7 +380,7 @@ fn a_udp_port_needs_no_certificate() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.ports[1].protocol = Protocol::Udp;
     world.unset("http-managed-certificate-domains");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn without_domains_or_with_bad_ones_nothing_is_ordered() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("protocol.https=tcp");
     world.unset("http-managed-certificate-domains");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
 /// A change that fails keeps the others from nothing.
@@ -414,6 +414,6 @@ fn the_load_balancer_does_not_depend_on_the_order() {
     let requests = planned.iter().map(|one| one.json());
     let mut ports = requests.map(|json| json["request"]["listen_port"].clone());
     assert!(ports.all(|port| port != 443));
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().services.len(), 1);
 }

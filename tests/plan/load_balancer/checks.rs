@@ -37,7 +37,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
             }
             world.set(annotations);
             let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
-            world.settle();
+            world.converge();
             let protocol = PortField::CheckProtocol.of(world.listener()).unwrap();
             let tls = PortField::CheckTls.of(world.listener());
             let shown = match (protocol.as_str(), tls.as_deref()) {
@@ -56,9 +56,9 @@ fn an_expected_response_set_by_hand_goes() {
     for (profile, after) in [(Profile::CcmFromScratch, "(none)"), (Profile::Hcloud, "pong")] {
         let mut world = World::new(profile);
         world.set("health-check-protocol=http");
-        world.settle();
+        world.converge();
         world.balancer_mut().services[0].set(PortField::CheckResponse, "pong");
-        let made = world.settle();
+        let made = world.converge();
         let response = PortField::CheckResponse.of(world.listener());
         assert_eq!(response.as_deref(), Some(after), "{profile:?}");
         assert_eq!(made.len(), usize::from(profile == Profile::CcmFromScratch));
@@ -112,8 +112,8 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
         let set = || environment(DEFAULT, HealthCheck::KubeProxy);
         world.defaults.health_check.kind = by_default.then(set);
         world.set(annotations);
-        let told = world.told(Reason::AnnotationWithoutEffect);
-        world.settle();
+        let told = world.event_messages(Reason::AnnotationWithoutEffect);
+        world.converge();
         let about = format!("{policy:?} {annotations} {by_default}");
         assert_eq!(shown(&world), expected, "{about}");
         assert_eq!(told.len(), warnings, "{about}");
@@ -127,16 +127,16 @@ fn nothing_of_a_check_of_kube_proxy_stays() {
         let mut world = World::new(profile);
         world.set("protocol=http health-check-interval=5s");
         world.set("health-check=kube-proxy");
-        world.settle();
+        world.converge();
         assert_eq!(shown(&world), "http 10256 /healthz 200", "{profile:?}");
         world.unset("health-check");
-        world.settle();
+        world.converge();
         assert_eq!(shown(&world), "http 30080 / 2??, 3??", "{profile:?}");
     }
     // One that was made by hand, with that port in the annotation, is what it was.
     let mut world = World::new(Profile::Hcloud);
     world.set("health-check-protocol=http health-check-port=10256");
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
     assert!(world.plan().outcome.changes().is_empty());
 }

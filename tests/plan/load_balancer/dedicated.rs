@@ -88,7 +88,7 @@ fn turn_off(world: &mut World, is_off: bool) {
 fn a_new_load_balancer_has_them_by_their_public_addresses() {
     for profile in PROFILES {
         let mut world = world(profile);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(made.len(), 1, "{:?}", lines(&made));
         assert_eq!(count(&creation(&made)["targets"]), 3);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.19.0.2"]);
@@ -100,9 +100,9 @@ fn a_new_load_balancer_has_them_by_their_public_addresses() {
 #[test]
 fn with_use_private_ip_by_their_address_behind_the_vswitch() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.set("use-private-ip=true");
-    let made = lines(&world.settle());
+    let made = lines(&world.converge());
     let expected = [
         "target metal-01 (10.0.1.1): added",
         "target metal-02 (10.0.1.2): added",
@@ -120,7 +120,7 @@ fn without_an_address_there_the_public_one_and_a_word_about_it() {
     world.set("use-private-ip=true");
     let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
     world.nodes[2].addresses = vec![elsewhere];
-    world.settle();
+    world.converge();
     assert_eq!(addresses(&world), ["10.0.1.1", "198.19.0.2"]);
     assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
     // What was read for this plan alone has no subnets: an existing target is not turned for that.
@@ -132,10 +132,10 @@ fn without_an_address_there_the_public_one_and_a_word_about_it() {
 fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
     for profile in PROFILES {
         let mut world = world(profile);
-        world.settle();
+        world.converge();
         add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
         world.nodes.remove(2);
-        let made = lines(&world.settle());
+        let made = lines(&world.converge());
         assert_eq!(made, ["target metal-02 (198.19.0.2): removed"]);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
         assert_eq!(world.findings(), [Reason::TargetIgnored]);
@@ -143,7 +143,7 @@ fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
         world.nodes.remove(1);
         world.cluster.dedicated.clear();
         world.cluster.proven.clear();
-        assert_eq!(world.settle().len(), 0);
+        assert_eq!(world.converge().len(), 0);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
     }
 }
@@ -155,7 +155,7 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
         for is_offered in [true, false] {
             let mut world = world(Profile::CcmFromScratch);
             world.set_one("use-private-ip", use_private_ip);
-            world.settle();
+            world.converge();
             add_address(&mut world, private(77));
             let reported = NodeAddress::new(AddressKind::InternalIP, private(77));
             world.nodes[2].addresses = vec![reported];
@@ -164,7 +164,7 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
             if !is_offered {
                 world.nodes.remove(2);
             }
-            world.settle();
+            world.converge();
             let is_target = addresses(&world).contains(&private(77).to_string());
             assert!(is_target, "{use_private_ip} {is_offered}");
             assert!(world.plan().outcome.changes().is_empty());
@@ -183,7 +183,7 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
             for use_private_ip in ["false", "true"] {
                 let mut world = world(profile);
                 world.set_one("use-private-ip", use_private_ip);
-                world.settle();
+                world.converge();
                 let before = addresses(&world);
                 turn_off(&mut world, is_off);
                 assert!(world.plan().outcome.changes().is_empty(), "off: {is_off}");
@@ -199,13 +199,13 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
 fn without_credentials_new_ones_only_by_their_private_address() {
     let mut public = world(Profile::CcmFromScratch);
     turn_off(&mut public, false);
-    public.settle();
+    public.converge();
     assert_eq!(addresses(&public), [""; 0]);
     assert_eq!(public.findings(), [Reason::ServerNotFound; 2]);
     let mut private = world(Profile::CcmFromScratch);
     turn_off(&mut private, false);
     private.set("use-private-ip=true");
-    private.settle();
+    private.converge();
     assert_eq!(addresses(&private), ["10.0.1.1", "10.0.1.2"]);
     assert_eq!(private.findings(), []);
 }
@@ -213,7 +213,7 @@ fn without_credentials_new_ones_only_by_their_private_address() {
 #[test]
 fn a_release_leaves_the_addresses_of_others() {
     let mut world = world(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
     let made = lines(&changes(world.removal()));
     let is_target = |line: &&String| line.starts_with("target ");
@@ -233,7 +233,7 @@ fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let mut world = world(*random.pick(&PROFILES));
-        world.settle();
+        world.converge();
         let use_private_ip = *random.pick(&["true", "false"]);
         world.set_one("use-private-ip", use_private_ip);
         let mut others = Vec::new();
@@ -252,7 +252,7 @@ fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
             }
         }
         assert_eq!(world.network, Some(NETWORK));
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.converge()));
         let made = lines(&made.unwrap_or_else(|_| panic!("seed {seed}")));
         removed += made.iter().filter(|line| line.contains("removed")).count();
         foreign += others.len();

@@ -97,16 +97,16 @@ fn a_default_holds_without_an_annotation_and_below_one() {
             world = world.with_network();
         }
         (case.set)(&mut world.defaults);
-        world.settle();
+        world.converge();
         let [by_default, by_annotation, ours, upstream] = case.effects;
         assert_eq!((case.of)(&world), by_default, "{about}: by the environment");
         world.set(case.annotation);
-        world.settle();
+        world.converge();
         let effect = (case.of)(&world);
         assert_eq!(effect, by_annotation, "{about}: by the annotation");
         pairs(case.annotation).for_each(|(name, _)| world.unset(name));
         (case.unset)(&mut world.defaults);
-        world.settle();
+        world.converge();
         let neither = match profile {
             Profile::CcmFromScratch => ours,
             Profile::Hcloud => upstream,
@@ -126,7 +126,7 @@ fn every_variable_of_the_table_has_a_case() {
 #[test]
 fn what_nobody_set_names_the_setting_that_would() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
     let plan = world.plan();
     let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
@@ -160,7 +160,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
         let variable = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
         world.defaults.health_check.node_port = setting.map(|on| environment(variable, on));
         world.set(annotations);
-        world.settle();
+        world.converge();
         let path = PortField::CheckPath.of(world.listener());
         let protocol = check(&world, PortField::CheckProtocol);
         let port = check(&world, PortField::CheckPort);
@@ -205,8 +205,8 @@ fn location_and_zone_from_both_sides() {
 #[test]
 fn without_the_network_nothing_is_detached() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.settle();
+    world.converge();
     world.network = None;
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(world.balancer().private_net[0].network, NETWORK);
 }

@@ -81,7 +81,7 @@ fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -
 fn listener(listen_port: u16) -> Listener {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.ports = vec![port("x", listen_port)];
-    world.settle();
+    world.converge();
     world.listener().clone()
 }
 
@@ -96,7 +96,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
             Adopted => {
                 let event = plan.outcome.changes()[0].event().unwrap();
                 assert_eq!(event.reason, Reason::LoadBalancerAdopted);
-                let settled = world.settle();
+                let settled = world.converge();
                 let events = settled.iter().filter(|change| change.event().is_some());
                 assert_eq!(events.count(), 1, "{about}");
                 let labels = &world.balancer().labels;
@@ -229,7 +229,7 @@ fn the_label_adopt_is_an_operators_word_except_against_an_existing_service() {
     assert!(message.contains("edge (1), core (2)"), "{message}");
     // One that asks for another Service is none of this one's.
     let mut world = in_the_way("edge", &[ASKS_OTHER], &[], vec![]);
-    world.settle();
+    world.converge();
     assert_eq!(world.state.balancers.len(), 2);
 }
 
@@ -260,11 +260,11 @@ fn nothing_is_adopted_by_a_default_name() {
         let there = world.state.balancers[0].clone();
         if *is_used {
             assert!(world.needs().services, "{about}");
-            world.settle();
+            world.converge();
             assert_eq!(world.balancer().id, 1, "{about}");
             continue;
         }
-        world.settle();
+        world.converge();
         let name = world.balancer().name.clone();
         assert!(name.starts_with(&format!("{NAME}-")), "{about}: {name}");
         assert_eq!(world.state.balancers[0], there, "{about}: left unchanged");
@@ -296,7 +296,7 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
             let removal = world.removal();
             if *is_ours {
                 assert!(world.needs().services, "{about}");
-                world.settle();
+                world.converge();
                 assert_eq!(world.balancer().id, 1, "{about}");
                 assert_ne!(removal.outcome.changes().len(), 0, "{about}");
                 continue;
@@ -323,7 +323,7 @@ fn our_uid_under_a_former_identity_is_ours() {
         let removal = world.removal();
         assert!(!removal.outcome.changes().is_empty(), "it is released");
         assert!(removal.findings.is_empty(), "{:?}", removal.findings);
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().id, 1);
         let mut world = in_the_way("front", &[GONE, FORMER, MADE], &[], vec![server(1)]);
         world.cluster.service_uids.clear();
@@ -355,7 +355,7 @@ fn while_the_identity_is_not_known_our_uid_is_enough() {
             let before = world.state.balancers[0].labels.get(CLUSTER_UID).cloned();
             if *is_synced {
                 assert!(plan.carries_uid, "{about}");
-                world.settle();
+                world.converge();
                 assert_eq!(world.balancer().id, 1, "{about}");
                 let after = world.balancer().labels.get(CLUSTER_UID).cloned();
                 assert_eq!(after, before, "{about}");
@@ -531,12 +531,12 @@ fn what_is_kept_is_had_again_in_its_namespace() {
 fn the_label_created_is_never_added_later() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().labels[CREATED], "true");
         assert!(!world.balancer().labels.contains_key(ADOPTED));
         world.balancer_mut().labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
         world.set("name=front");
-        world.settle();
+        world.converge();
         let labels = &world.balancer().labels;
         let has_one = [CREATED, ADOPTED].map(|label| labels.contains_key(label));
         assert_eq!(has_one, [false, false], "{labels:?}");
@@ -554,11 +554,11 @@ fn by_label_before_any_name() {
         assert_eq!(plan.found.as_ref().unwrap().id, 1);
         // The name is taken: told, and the rest goes on.
         assert!(world.findings().contains(&Reason::LoadBalancerNameTaken));
-        world.settle();
+        world.converge();
         assert_eq!(world.balancer().name, "old");
         assert_eq!(world.balancer().labels["team"], "a");
         world.state.balancers.remove(1);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(lines(&made), ["name: changed, old → front"]);
     }
 }
@@ -597,7 +597,7 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
 #[test]
 fn two_clusters_with_one_name_get_one_each() {
     let mut first = World::new(Profile::CcmFromScratch);
-    first.settle();
+    first.converge();
     let mut second = World::new(Profile::CcmFromScratch);
     second.service.uid = OTHER.into();
     second.cluster = Cluster {
@@ -608,7 +608,7 @@ fn two_clusters_with_one_name_get_one_each() {
     };
     second.nodes = vec![node(50)];
     second.state = first.state.clone();
-    second.settle();
+    second.converge();
     let all = second.state.balancers.iter();
     let names: Vec<&str> = all.map(|one| one.name.as_str()).collect();
     assert_eq!(names[0], NAME);
@@ -616,7 +616,7 @@ fn two_clusters_with_one_name_get_one_each() {
     assert_eq!(second.balancer().name, names[1]);
     // Each is content with its own, whatever the other does.
     first.state = second.state.clone();
-    assert!(first.settle().is_empty() && second.settle().is_empty());
+    assert!(first.converge().is_empty() && second.converge().is_empty());
     assert_eq!(words(&changes(first.removal())), "delete");
     assert_eq!(first.removal().found.unwrap().name, NAME);
 }
@@ -627,11 +627,11 @@ fn a_service_made_again_gets_its_load_balancer_back() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("name=front");
-        world.settle();
+        world.converge();
         world.service.uid = OTHER.into();
         world.cluster.service_uids = [OTHER.to_owned()].into();
         assert!(world.needs().services);
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "edit", "{profile:?}");
         assert_eq!(world.state.balancers.len(), 1);
         assert_eq!(world.balancer().labels[CLUSTER_UID], "cluster-1");

@@ -289,7 +289,7 @@ impl Cluster {
         all.find(|one| one.name == name).expect("a load balancer")
     }
 
-    pub(super) fn settle(&mut self) -> Vec<String> {
+    pub(super) fn converge(&mut self) -> Vec<String> {
         let mut made = Vec::new();
         for _ in 0..8 {
             let before = made.len();
@@ -337,7 +337,7 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     for (age, uid, number) in [(3, "a", 80), (2, "b", 443), (1, "c", 22)] {
         cluster.add(uid, age, &[number], "share=edge");
     }
-    let made = cluster.settle();
+    let made = cluster.converge();
     let created = made.iter().filter(|line| line.contains(": created, lb"));
     assert_eq!(created.count(), 1, "{made:#?}");
     assert_eq!(made.len(), 1 + 2 + 2, "a label and a port each: {made:#?}");
@@ -351,14 +351,14 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     assert_eq!(addresses.len(), 1);
 
     cluster.delete("b");
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a", "{made:#?}");
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     // It is alone again.
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "c");
     cluster.delete("c");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.world.state.balancers.is_empty());
 }
 
@@ -369,7 +369,7 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     let own = "share=edge type=lb21 name=front";
     cluster.add("b", 2, &[443], own);
     cluster.add("c", 1, &[22], "share=edge type=lb31 name=front");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     let plan = cluster.plan("c");
     let mut findings = plan.findings.iter();
@@ -380,20 +380,20 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
     cluster.set("c", "labels", Some("team=c"));
     cluster.set("c", "deletion-protection", Some("true"));
-    cluster.settle();
+    cluster.converge();
     // No older one sets it.
     assert_eq!(labels(&cluster).as_deref(), Some("c"));
     assert!(cluster.named("front").protection.delete);
     cluster.set("b", "labels", Some("team=b"));
     cluster.set("b", "deletion-protection", Some("false"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(labels(&cluster).as_deref(), Some("b"));
     assert!(!cluster.named("front").protection.delete);
     // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
     cluster.set("b", "type", Some("lb2l"));
     cluster.set("b", "algorithm-type", Some("least"));
     cluster.add("d", 0, &[25], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     assert_eq!(cluster.named("front").services.len(), 4);
 }
@@ -405,7 +405,7 @@ fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     cluster.add("a", 3, &[443], redirect);
     cluster.add("b", 2, &[80, 8080], "share=edge");
     cluster.add("c", 1, &[8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     // A redirect answers on 80.
     assert_eq!(cluster.ports(SHARED), "443 a, 8080 b");
     let plan = cluster.plan("b");
@@ -415,13 +415,13 @@ fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     assert_eq!(plan.status, Some(Vec::new()), "none is served");
     // An older one that comes later takes no port away from who has it.
     cluster.add("d", 4, &[8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     let still = "443 a, 8080 b";
     assert_eq!(cluster.ports(SHARED), still);
     assert!(cluster.reasons("d").contains(&Reason::PortConflict));
     // It leaves, and of the others the oldest gets it.
     cluster.delete("b");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "443 a, 8080 d");
 }
 
@@ -430,7 +430,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[80, 81], "");
-    cluster.settle();
+    cluster.converge();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
     assert_eq!(plan.outcome.obstacle(), None);
@@ -441,7 +441,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
         parts.iter().all(|part| finding.message.contains(part))
     };
     assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "no other's UID on a group's: {made:#?}");
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 2);
 }
@@ -470,7 +470,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         cluster.add("c", 4, &[82], "share=old");
         cluster.add("d", 3, &[83], "share=third");
         cluster.add("b", 2, &[80], role);
-        cluster.settle();
+        cluster.converge();
         let third = cluster.plan("b").found.expect("a load balancer").id;
         cluster.set("b", "external", None);
         cluster.set("b", "share", Some("old"));
@@ -478,7 +478,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let (label, mut there) = (format!("{PORT}80"), cluster.balancer(third).clone());
         // Its own may be given to the next one.
         there.public_net = fresh(9, "third", "lb11").public_net;
-        cluster.settle();
+        cluster.converge();
         let all = &mut cluster.world.state.balancers;
         match all.iter_mut().find(|one| one.id == third) {
             Some(one) => *one = there,
@@ -499,7 +499,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
             assert_eq!(leaves.is_empty(), stays, "{about}: {plan:#?}");
             cluster.service("b").addresses = before;
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("b");
         assert!(plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
         let is_blocked = plan.outcome.obstacle().is_some();
@@ -533,7 +533,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
         if other {
             cluster.add("c", 2, &[82], role);
         }
-        cluster.settle();
+        cluster.converge();
         let at = cluster.plan("b").found.expect("a load balancer").id;
         for name in ["share", "external"] {
             cluster.set("b", name, None);
@@ -546,7 +546,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
             let external = all.iter_mut().find(|one| one.id == 7).unwrap();
             external.labels.insert(EXTERNAL.into(), "infra".into());
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("b");
         let obstacle = plan.outcome.obstacle();
         assert_eq!(obstacle.is_none(), is_right, "{about}: {plan:#?}");
@@ -566,11 +566,11 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     let old = cluster.named("kubernetes-default-a").id;
     // The oldest brings its own in; nothing but labels changes.
     cluster.set("a", "share", Some("edge"));
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     assert_eq!(cluster.balancer(old).labels[GROUP], "default.edge");
     // The other one moves.
@@ -579,18 +579,18 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     assert!(reasons(&plan).contains(&Reason::LoadBalancerChanges));
     assert_eq!(words(plan.outcome.changes()), "edit add_service");
     assert_eq!(words(plan.outcome.leaves()), "delete");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
     // And back.
     cluster.set("b", "share", None);
     let plan = cluster.plan("b");
     assert_eq!(words(plan.outcome.changes()), "create");
     assert_eq!(words(plan.outcome.leaves()), "delete_service edit");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports("kubernetes-default-a"), "80 a");
     // The last one of a group keeps its load balancer.
     cluster.set("a", "share", None);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     let labels = &cluster.balancer(old).labels;
     assert_eq!(labels[SERVICE_UID], "a");
@@ -603,7 +603,7 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
 fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "a");
     let mut own = cluster.named(SHARED).clone();
     (own.id, own.name) = (own.id + 1000, "kubernetes-default-a".into());
@@ -611,7 +611,7 @@ fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
     own.labels.retain(|label, _| !label.starts_with(PORT));
     cluster.world.state.balancers.push(own);
     cluster.set("a", "share", None);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
     assert_eq!(cluster.named("kubernetes-default-a").services.len(), 1);
 }
@@ -621,7 +621,7 @@ fn another_namespace_shares_only_what_it_is_allowed() {
     let mut cluster = Cluster::new();
     cluster.add("infra.a", 3, &[80], "share=edge");
     cluster.add("web.b", 2, &[443], "share=infra/edge");
-    cluster.settle();
+    cluster.converge();
     let obstacle = cluster.obstacle("web.b");
     assert_says(&obstacle, &["share-namespaces with \"web\""]);
     assert_eq!(cluster.world.state.balancers.len(), 1);
@@ -629,18 +629,18 @@ fn another_namespace_shares_only_what_it_is_allowed() {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
         assert_eq!(cluster.changes("web.b"), "edit add_service", "{allowed}");
     }
-    cluster.settle();
+    cluster.converge();
     let shared = cluster.named("kubernetes-infra-edge");
     assert_eq!(shared.services.len(), 2);
     // What is taken back takes no traffic away.
     cluster.set("infra.a", "share-namespaces", None);
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
     // A Service that may not share it keeps no load balancer alive, and gets no port.
     cluster.delete("web.b");
-    cluster.settle();
+    cluster.converge();
     cluster.add("web.c", 1, &[22], "share=infra/edge");
     cluster.delete("infra.a");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.world.state.balancers.is_empty());
 }
 
@@ -650,7 +650,7 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     cluster.add("a", 3, &[1, 2, 3], "share=edge type=lb11");
     cluster.add("b", 2, &[4, 5, 6], "share=edge");
     cluster.add("c", 1, &[7], "share=edge");
-    cluster.settle();
+    cluster.converge();
     let obstacle = cluster.obstacle("b");
     let says = "3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5";
     assert_says(&obstacle, &[says]);
@@ -707,18 +707,18 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             assert!(told.contains(&Reason::TargetsShared), "{told:?}");
             let without = told.iter().filter(|one| **one == Reason::AnnotationWithoutEffect);
             assert_eq!(without.count(), 5);
-            let made = cluster.settle();
+            let made = cluster.converge();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
             assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
             let label = format!("{TARGETS_BEFORE}cluster-1");
             assert_eq!(cluster.named("edge-lb").labels[&label], "1_77");
             // A node that is no node any more goes, the ones of others stay.
             cluster.world.nodes.remove(2);
-            cluster.settle();
+            cluster.converge();
             let servers = cluster.named("edge-lb").server_targets();
             assert_eq!(Vec::from_iter(servers.map(|(id, _)| id)), [1, 77, 2]);
             cluster.delete("a");
-            cluster.settle();
+            cluster.converge();
             assert_eq!(*cluster.named("edge-lb"), before);
         }
     }
@@ -736,7 +736,7 @@ fn a_port_that_others_have_is_named_and_left() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
     cluster.add("a", 3, &[6443, 80], "external=7");
     cluster.add("b", 2, &[80], "external=edge-lb");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
     for uid in ["a", "b"] {
         let told = cluster.reasons(uid);
@@ -755,16 +755,16 @@ fn labels_that_terraform_removed_are_written_again() {
     cluster.world.state.balancers = vec![before.clone()];
     cluster.add("a", 3, &[80], "external=7");
     cluster.add("b", 2, &[81], "external=7");
-    cluster.settle();
+    cluster.converge();
     cluster.world.state.balancers[0].labels = before.labels.clone();
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     assert_eq!(cluster.ports("edge-lb"), "80 a, 81 b, 6443");
     // Which targets were there before is not known any more: none is removed.
     for uid in ["a", "b"] {
         cluster.delete(uid);
     }
-    cluster.settle();
+    cluster.converge();
     let after = cluster.named("edge-lb");
     assert_eq!(after.labels, before.labels);
     assert_eq!(after.services, before.services);
@@ -778,7 +778,7 @@ fn management_ends_and_begins_again_on_request() {
         cluster = Cluster::new();
         cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
-        cluster.settle();
+        cluster.converge();
         let before = cluster.world.state.balancers[0].clone();
         cluster.release("a");
         let after = cluster.world.state.balancers[0].clone();
@@ -786,18 +786,18 @@ fn management_ends_and_begins_again_on_request() {
         assert_eq!(after.services, before.services);
         assert_eq!(after.targets, before.targets);
         assert!(cluster.plan("a").outcome.is_released());
-        assert!(cluster.settle().is_empty());
+        assert!(cluster.converge().is_empty());
         let plan = cluster.world.adoption(after.id);
         assert!(plan.outcome.obstacle().is_none() && plan.outcome.changes().len() > 1);
         cluster.world.apply(&*plan.outcome.changes()[0]);
-        cluster.settle();
+        cluster.converge();
         assert!(!cluster.plan("a").outcome.is_released());
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
     }
     // Deleted while it is released: the load balancer stays.
     cluster.release("a");
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
@@ -810,13 +810,13 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
         let before = external(&[(EXTERNAL, "")]);
         cluster.world.state.balancers = vec![before.clone()];
         cluster.add("a", 2, &[80, 443], "external=edge-lb");
-        cluster.settle();
+        cluster.converge();
         let there = &mut cluster.world.state.balancers[0];
         assert_eq!(there.services.len(), 3);
         there.labels.clone_from(&before.labels);
         cluster.delete("a");
         cluster.work("a", most, &mut Vec::new());
-        cluster.settle();
+        cluster.converge();
         let there = &cluster.world.state.balancers[0];
         assert_eq!(there.services, before.services, "killed after {most}");
         assert!(cluster.services.is_empty(), "killed after {most}");
@@ -832,18 +832,18 @@ fn what_was_adopted_beside_others_is_left_to_them() {
         for (uid, age, port) in [("a", 2, 80), ("b", 3, 443)] {
             cluster.add(uid, age, &[port], &format!("{uses}={value}"));
         }
-        cluster.settle();
+        cluster.converge();
         let id = cluster.release("a");
-        cluster.settle();
+        cluster.converge();
         let before = cluster.balancer(id).clone();
         cluster.take_service("a");
         let plan = cluster.world.adoption(id);
         assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
         cluster.world.apply(&*plan.outcome.changes()[0]);
-        cluster.settle();
+        cluster.converge();
         assert!(!cluster.plan("a").outcome.is_released());
         cluster.set("a", uses, None);
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("a");
         assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
         assert_ne!(plan.found.expect("its own").id, id);
@@ -874,7 +874,7 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
         let obstacle = plan.outcome.obstacle().expect("not adopted");
         let expected = Reason::LoadBalancerNotAdopted;
         assert_eq!(obstacle.reason, expected, "{obstacle:?}");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.world.state.balancers, [before]);
     }
 }
@@ -886,14 +886,14 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "share=edge");
         cluster.add("b", 2, &[443], "share=edge");
-        cluster.settle();
+        cluster.converge();
         cluster.release("a");
         let before = cluster.named(SHARED).clone();
         cluster.set("a", "share", None);
         cluster.services.get_mut("a").unwrap().is_deleted = is_deleted;
-        cluster.settle();
+        cluster.converge();
         cluster.delete("b");
-        let made = cluster.settle();
+        let made = cluster.converge();
         assert_eq!(cluster.ports(SHARED), "80", "{is_deleted}: {made:#?}");
         assert_eq!(cluster.named(SHARED).targets, before.targets);
         let orphans = cluster.world.orphans();
@@ -917,7 +917,7 @@ fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
         let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
         cluster.add("a", 3, &[80], &format!("external=7 {first}"));
         cluster.add("b", 2, &[81], "external=7");
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", then.0, Some(then.1));
         cluster.set("b", "external-targets", Some(of_b));
         for uid in ["a", "b"] {
@@ -982,7 +982,7 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     let before = cluster.services["b"].service.addresses.clone();
     for (name, value) in [
         ("share", "edge"),
@@ -992,11 +992,11 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     ] {
         cluster.set("b", name, Some(value));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 1);
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.world.issue();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
@@ -1007,19 +1007,19 @@ fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "protocol=https http-certificates=one");
-    cluster.settle();
+    cluster.converge();
     let before = cluster.services["b"].service.addresses.clone();
     let all = cluster.world.state.certificates.as_mut().unwrap();
     let label = ("ccm-from-scratch/secret", "shop.tls");
     let named = all.iter_mut().find(|one| one.name == "one").unwrap();
     named.labels.insert(label.0.to_owned(), label.1.to_owned());
     cluster.set("b", "share", Some("edge"));
-    cluster.settle();
+    cluster.converge();
     let own = cluster.named("kubernetes-default-b");
     assert_eq!(own.services.len(), 1);
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.set("b", "http-certificates", Some("two"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
@@ -1029,13 +1029,13 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "");
-    cluster.settle();
+    cluster.converge();
     cluster.world.nodes.push(OfferedNode {
         reach: Reach::By { has_public_ipv4: false, networks: Vec::new() },
         ..node(9)
     });
     cluster.set("b", "share", Some("edge"));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.plan("b").outcome.is_unfinished(), "of node 9");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
@@ -1046,7 +1046,7 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
 fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "of-others")]));
     cluster.add("a", 3, &[80], "");
-    cluster.settle();
+    cluster.converge();
     let id = cluster.named("kubernetes-default-a").id;
     let nodes = cluster.world.nodes.clone();
     for (name, value) in [("external", "none"), ("external", "7"), ("share", "other/edge")] {
@@ -1076,14 +1076,14 @@ fn what_is_managed_for_a_service_is_not_external() {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
-        cluster.settle();
+        cluster.converge();
         let one = &mut cluster.world.state.balancers[0];
         one.labels.insert(EXTERNAL.into(), String::new());
         let id = one.id.to_string();
         cluster.add("b", 2, &[81], &format!("external={id}"));
         let obstacle = cluster.obstacle("b");
         assert!(obstacle.contains("ccm lb release"), "{obstacle}");
-        assert!(cluster.settle().is_empty(), "its address would change");
+        assert!(cluster.converge().is_empty(), "its address would change");
     }
 }
 
@@ -1095,7 +1095,7 @@ fn a_redirect_has_port_80_however_its_value_is_written() {
             format!("share=edge protocol=HTTPS http-redirect-http={on} http-certificates=one");
         cluster.add("a", 3, &[443], &redirect);
         cluster.add("b", 2, &[80], "share=edge");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.ports(SHARED), "443 a", "{on}");
     }
 }
@@ -1170,7 +1170,7 @@ fn history(seed: u64) -> usize {
             }
             7 => {
                 // Terraform.
-                made.extend(cluster.settle());
+                made.extend(cluster.converge());
                 // What a Service left behind, without a label and with other ports, is known to be its own by nothing.
                 if uids.iter().any(|uid| {
                     cluster.services.contains_key(uid)
@@ -1186,7 +1186,7 @@ fn history(seed: u64) -> usize {
                     // Once another Service has written labels again, the ports of the deleted one stay.
                     cluster.work(&uid, usize::MAX, &mut made);
                 }
-                made.extend(cluster.settle());
+                made.extend(cluster.converge());
             }
             _ if !uids.is_empty() => {
                 // Killed after some writes.
@@ -1197,7 +1197,7 @@ fn history(seed: u64) -> usize {
             _ => {}
         }
     }
-    made.extend(cluster.settle());
+    made.extend(cluster.converge());
     check_end(&mut cluster, &before, &made);
     made.len()
 }

@@ -35,7 +35,7 @@ fn a_new_load_balancer_has_both() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("labels=example.com/team=web deletion-protection=true");
-        let made = world.settle();
+        let made = world.converge();
         assert_eq!(words(&made), "create change_protection");
         assert_eq!(creation(&made)["labels"]["example.com/team"], "web");
         assert_eq!(lines(&made)[1], "deletion protection: changed, off → on");
@@ -49,13 +49,13 @@ fn a_load_balancer_gets_no_label_without_end() {
     for round in 0..10 {
         let labels: String = (0..30).map(|n| format!("l{round}-{n}=1,")).collect();
         world.set_one("labels", &labels);
-        world.settle();
+        world.converge();
     }
     assert_eq!(world.balancer().labels.len(), 100);
     assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
     // Those that are there are still changed.
     world.set("labels=l0-0=2,new=1");
-    world.settle();
+    world.converge();
     assert_eq!(world.balancer().labels["l0-0"], "2");
     assert!(!world.balancer().labels.contains_key("new"));
 }
@@ -65,7 +65,7 @@ fn a_load_balancer_gets_no_label_without_end() {
 fn a_protected_one_stays_when_its_service_is_deleted() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("deletion-protection=true");
-    world.settle();
+    world.converge();
     for annotation in [Some("true"), Some("false"), None] {
         match annotation {
             Some(value) => world.set_one("deletion-protection", value),
@@ -76,5 +76,5 @@ fn a_protected_one_stays_when_its_service_is_deleted() {
         assert_eq!(removal.findings[0].reason, Reason::LoadBalancerProtected);
     }
     // Unset: left unchanged.
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
 }

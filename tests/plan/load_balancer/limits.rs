@@ -197,7 +197,7 @@ const CASES: &[Case] = &[
     ("5,000 nodes, and a load balancer with other targets", |w| {
         w.nodes = nodes(5000);
         w.set("type=lb31");
-        w.settle();
+        w.converge();
         w.nodes = (200..5200).map(node).collect();
     }),
 ];

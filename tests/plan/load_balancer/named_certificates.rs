@@ -69,10 +69,10 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
         let mut world = world(Profile::CcmFromScratch, labels);
         world.service.namespace = (*namespace).to_owned();
         world.set_one("http-certificates", named);
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(80), Some(vec![]), "{about}");
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{about}");
-        let told = world.told(Reason::CertificateFailed);
+        let told = world.event_messages(Reason::CertificateFailed);
         assert_eq!(told.len(), usize::from(!is_allowed), "{about}: {told:?}");
         for why in told {
             assert!(why.contains("port 443") && why.contains(&format!("{named:?}")), "{why}");
@@ -89,37 +89,37 @@ fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_syn
     for profile in PROFILES {
         let mut world = world(profile, &[]);
         world.set("http-certificates=bought,one");
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), Some(vec![ID, 7]));
         label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
-        assert_eq!(words(&world.settle()), "");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+        assert_eq!(words(&world.converge()), "");
+        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
         assert!(!world.plan().outcome.is_unfinished(), "it is as it can be");
         // What is allowed follows the annotation.
         world.set("http-certificates=bought,two");
         world.set("algorithm-type=least_connections");
-        assert_eq!(words(&world.settle()), "change_algorithm update_service");
+        assert_eq!(words(&world.converge()), "change_algorithm update_service");
         assert_eq!(world.shows(443), Some(vec![8, ID]));
         world.set("http-certificates=bought");
         world.set("http-sticky-sessions=true");
-        assert_eq!(words(&world.settle()), "update_service");
+        assert_eq!(words(&world.converge()), "update_service");
         // A new port does not get it, alone or beside another.
         world.service.ports.push(port("more", 8443));
         world.service.ports.push(port("beside", 9443));
         world.service.ports.push(port("tcp", 9000));
         world.set("protocol.more=https protocol.beside=https");
         world.set("http-certificates.beside=bought,one");
-        assert_eq!(words(&world.settle()), "add_service add_service");
+        assert_eq!(words(&world.converge()), "add_service add_service");
         assert_eq!(world.shows(8443), None);
         assert_eq!(world.shows(9443), Some(vec![7]));
         assert_eq!(world.shows(9000), Some(vec![]));
         assert_eq!(world.shows(443), Some(vec![8, ID]));
         // What is not named any more is not shown any more.
         world.set("http-certificates=one");
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), Some(vec![7]));
         // It is told of the port that names both.
-        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
     }
 }
 
@@ -139,9 +139,9 @@ fn a_near_miss_names_no_certificate_of_others() {
 #[test]
 fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     let mut world = managed("example.com");
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let shown = world.shows(443).unwrap();
     let mut all = world.state.certificates.iter_mut().flatten();
     let own = all.find(|one| shown == [one.id]).unwrap();
@@ -149,10 +149,10 @@ fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
     world.set("protocol.more=https");
-    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!(words(&world.converge()), "add_service");
     assert_eq!(world.shows(443), Some(shown), "it stays");
     assert_eq!(world.shows(8443), None);
-    assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
+    assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
 }
 
 const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
@@ -189,9 +189,9 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
     for (labels, selector, is_allowed) in cases {
         let mut world = world(Profile::CcmFromScratch, labels);
         select(&mut world, selector);
-        world.settle();
+        world.converge();
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
+        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
     }
     // A managed one is not taken over by its name, either; nothing else waits for it.
     let mut world = managed("example.com");
@@ -200,10 +200,10 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
     let named = all.find(|one| one.id == ID).unwrap();
     (named.status, named.domain_names) = (Some(Default::default()), vec!["example.com".into()]);
     select(&mut world, "use=services");
-    assert_eq!(words(&world.settle()), "create");
-    assert_eq!((world.shows(443), world.told(Reason::CertificateFailed).len()), (None, 1));
+    assert_eq!(words(&world.converge()), "create");
+    assert_eq!((world.shows(443), world.event_messages(Reason::CertificateFailed).len()), (None, 1));
     select(&mut world, "");
-    assert_eq!(words(&world.settle()), "edit_certificate");
+    assert_eq!(words(&world.converge()), "edit_certificate");
 }
 
 /// A Service with a managed certificate for these domains on port 443.
@@ -231,21 +231,21 @@ fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
     for (allowed, domains, is_ordered) in cases {
         let mut world = managed(domains);
         limit(&mut world, allowed);
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         assert_eq!(made.contains("create_certificate"), is_ordered, "{allowed} {domains}");
         assert_eq!(world.shows(80), Some(vec![]), "{allowed} {domains}");
-        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
+        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
     }
     // What is shown stays when the limit comes later.
     let mut world = managed("example.com");
-    world.settle();
+    world.converge();
     world.issue();
-    world.settle();
+    world.converge();
     let shown = world.shows(443);
     limit(&mut world, "none");
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
     world.set("protocol.more=https");
-    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!(words(&world.converge()), "add_service");
     assert_eq!((world.shows(443), world.shows(8443)), (shown, None));
 }

@@ -9,7 +9,7 @@ fn named(profile: Profile, cluster: &str, namespace: &str, name: &str) -> World 
     world.cluster.name = cluster.into();
     world.service.namespace = namespace.into();
     world.service.name = name.into();
-    world.settle();
+    world.converge();
     world
 }
 
@@ -55,16 +55,16 @@ fn labels_say_whose_it_is_and_fit_the_rules() {
 #[test]
 fn upstreams_profile_misses_no_label_of_ours() {
     let mut world = World::new(Profile::Hcloud);
-    world.settle();
+    world.converge();
     let own = [(SERVICE_UID.to_owned(), UID.to_owned())];
     world.balancer_mut().labels = own.into();
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     world.set("name=front");
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
     assert_eq!(world.balancer().labels.len(), 4);
 
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     world.balancer_mut().labels.remove(CLUSTER_UID);
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
 }

@@ -56,7 +56,7 @@ fn one_is_named_by_id_name_or_address() {
         world.set(annotations);
         world.service.load_balancer_ip = address.into();
         assert_eq!(asked(&world), expected, "{annotations} {address}");
-        world.settle();
+        world.converge();
         let told = world.findings().contains(&Reason::FieldIgnored);
         let has = world.balancer().public_net.clone();
         let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
@@ -138,7 +138,7 @@ fn it_says_where_when_nobody_else_does() {
             let mut world = world(profile);
             world.set("public-net-ipv4=42");
             world.set(place);
-            world.settle();
+            world.converge();
             assert_eq!(world.balancer().location.name, expected);
             assert_eq!(world.balancer().public_net.ipv4.id, Some(42));
         }
@@ -176,12 +176,12 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     ] {
         let mut world = world(Profile::CcmFromScratch);
         world.set("public-net-ipv4=kept type=lb11");
-        world.settle();
+        world.converge();
         world.set_one("public-net-ipv4", asked);
         if !is_read {
             world.state.primary_ips = None;
         }
-        assert_eq!(words(&world.settle()), "", "{asked}");
+        assert_eq!(words(&world.converge()), "", "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
         for finding in world.plan().findings {
             for part in ["on 198.51.100.41", "delete the Service and make it again"] {
@@ -191,7 +191,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     }
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv6=kept6 type=lb11");
-    world.settle();
+    world.converge();
     for (asked, expected) in [
         ("2001:db8:61::1", none),
         ("2001:db8:61::/64", none),
@@ -214,13 +214,13 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
 fn one_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept type=lb11");
-    world.settle();
+    world.converge();
     edit(&mut world, "kept", |one| one.auto_delete = true);
     assert_eq!(world.findings(), [Reason::AddressNotKept]);
     let message = world.plan().findings[0].message.clone();
     let command = "hcloud primary-ip update --auto-delete=false 41";
     assert!(message.contains(command), "{message}");
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
 }
 
 /// Tenants read the messages: what they do not name they do not learn.
@@ -280,7 +280,7 @@ fn services_claim_only_what_the_selector_selects() {
             (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
             (false, None) => {
                 assert_eq!(asked(&world), (None, None), "{about}");
-                let told = world.told(Reason::FieldIgnored).remove(0);
+                let told = world.event_messages(Reason::FieldIgnored).remove(0);
                 assert!(told.contains(&format!("that Services may claim (environment {SELECTOR})")), "{told}");
             }
             // As if it were not there: not even what it is.
@@ -299,10 +299,10 @@ fn services_claim_only_what_the_selector_selects() {
 fn the_selector_is_about_claims_alone() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept type=lb11");
-    world.settle();
+    world.converge();
     select(&mut world, "use=services");
     assert_eq!(world.findings(), []);
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     let mut world = self::world(Profile::CcmFromScratch);
     select(&mut world, "use=services");
     world.set("public-net-ipv4=kepd");
@@ -317,7 +317,7 @@ fn nothing_is_made_before_they_were_read() {
     world.state.primary_ips = None;
     assert!(world.obstacle().contains("read again"));
     world.unset("public-net-ipv4");
-    assert_eq!(words(&world.settle()), "create");
+    assert_eq!(words(&world.converge()), "create");
 }
 
 /// One wish, one warning: before it is made, and afterwards.
@@ -325,13 +325,13 @@ fn nothing_is_made_before_they_were_read() {
 fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.load_balancer_ip = "192.0.2.1".into();
-    let before = world.told(Reason::FieldIgnored);
+    let before = world.event_messages(Reason::FieldIgnored);
     assert_eq!(before.len(), 1);
     let says = "192.0.2.1 is not honoured";
     assert!(before[0].contains(says), "{before:?}");
-    world.settle();
-    assert_eq!(world.told(Reason::FieldIgnored), before);
+    world.converge();
+    assert_eq!(world.event_messages(Reason::FieldIgnored), before);
     // The daemon reads no Primary IPs then.
     world.state.primary_ips = None;
-    assert_eq!(world.told(Reason::FieldIgnored), before);
+    assert_eq!(world.event_messages(Reason::FieldIgnored), before);
 }

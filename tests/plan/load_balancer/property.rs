@@ -255,7 +255,7 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let differs = plan.fields.iter().any(|field| field.differs());
         let is_idle = plan.outcome.changes().is_empty();
         assert_eq!(differs, !is_idle, "seed {seed}: {plan:#?}");
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.converge()));
         let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
         assert!(world.plan().outcome.changes().is_empty(), "seed {seed}");
         let after = world.balancer();
@@ -273,7 +273,7 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         // What was waited for comes, and then all is as it should be.
         waited += usize::from(plan.outcome.is_unfinished());
         world.issue();
-        world.settle();
+        world.converge();
         assert!(!world.plan().outcome.is_unfinished(), "seed {seed}");
         let there = world.balancer().services.len();
         let tcp = world.service.ports.iter();
@@ -309,7 +309,7 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
             continue;
         }
         let mut cut = whole.clone();
-        whole.settle();
+        whole.converge();
         settle_one_by_one(&mut cut);
         let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
@@ -356,7 +356,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
             continue;
         }
         let mut cut = whole.clone();
-        for change in whole.settle() {
+        for change in whole.converge() {
             for (server, use_private_ip) in targets_of(&*change) {
                 let reach = &reach[&server];
                 let is_reached = match reach {
@@ -522,7 +522,7 @@ fn a_plan_in_order_needs_nothing_else() {
         if world.plan().outcome.obstacle().is_some() {
             continue;
         }
-        world.settle();
+        world.converge();
         let plan = world.plan();
         let is_full = world.findings().contains(&Reason::MaxTargetsReached);
         // A list without any of the servers takes no target away.

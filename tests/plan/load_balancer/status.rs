@@ -32,7 +32,7 @@ fn addresses_in_their_order_and_mode() {
         }
         world.set(annotations);
         assert_eq!(world.plan().status, None, "nothing is there yet");
-        world.settle();
+        world.converge();
         let status = world.ingress();
         let ips = status.iter().map(|one| one.ip.as_deref().unwrap());
         let ips: Vec<String> = ips.map(|ip| world.named_address(ip)).collect();
@@ -47,7 +47,7 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.ports.push(port("https", 443));
     world.set("uses-proxyprotocol.443=true");
-    world.settle();
+    world.converge();
     let is_proxy = |one: Ingress| one.ip_mode.as_deref() == Some("Proxy");
     assert!(world.ingress().into_iter().all(is_proxy));
     world.set("hostname=a.example");
@@ -59,16 +59,16 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
 #[test]
 fn a_proxy_protocol_that_stays_is_said() {
     let mut world = World::new(Profile::Hcloud);
-    world.settle();
+    world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
     assert_eq!(world.ingress()[0].ip_mode.as_deref(), Some("Proxy"));
 }
 
 #[test]
 fn people_read_nodes_and_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     for target in &mut world.balancer_mut().targets {
         let Target::Server { server, health_status, .. } = target else {
             continue;
@@ -173,7 +173,7 @@ fn ports_of_other_services_do_not_count() {
 #[test]
 fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.settle();
+    world.converge();
     let mut selector = selector_target("pool=web", Some(&[1, 77]));
     if let Target::LabelSelector { targets: Some(all), .. } = &mut selector {
         for (one, status) in all.iter_mut().zip(["healthy", "unhealthy"]) {
@@ -201,7 +201,7 @@ fn nodes_that_are_not_ours_are_told_and_no_targets() {
     let told = world.findings();
     assert!(told.contains(&Reason::UnknownProviderIDPrefix), "{told:?}");
     assert!(told.contains(&Reason::TargetIgnored), "{told:?}");
-    world.settle();
+    world.converge();
     let targets: Vec<_> = world.balancer().server_targets().collect();
     assert_eq!(targets, [(3, false)]);
 }
@@ -210,7 +210,7 @@ fn nodes_that_are_not_ours_are_told_and_no_targets() {
 #[test]
 fn the_status_is_that_of_the_address_it_will_be_attached_at() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.settle();
+    world.converge();
     let ips = |world: &World| -> Vec<String> {
         let ingress = world.ingress().into_iter();
         ingress.filter_map(|entry| entry.ip).collect()
@@ -221,7 +221,7 @@ fn the_status_is_that_of_the_address_it_will_be_attached_at() {
     let told = ips(&world);
     assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));
     assert_eq!(told.len(), before.len());
-    world.settle();
+    world.converge();
     assert_eq!(ips(&world), told);
     // In another Network the API chooses.
     world.unset("private-ipv4");

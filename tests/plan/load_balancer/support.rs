@@ -195,7 +195,7 @@ impl World {
     }
 
     /// Plans and makes changes until none is left; all of them.
-    pub fn settle(&mut self) -> Vec<Box<dyn Change>> {
+    pub fn converge(&mut self) -> Vec<Box<dyn Change>> {
         let mut made = Vec::new();
         let project = self.project();
         for _ in 0..5 {

@@ -54,13 +54,13 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     cluster.world.state.balancers = vec![before.clone()];
     let plan = cluster.plan("guest");
     assert!(reasons(&plan).contains(&Reason::PortConflict), "{plan:#?}");
-    cluster.settle();
+    cluster.converge();
     let there = cluster.named("edge-lb");
     let labels = &there.labels;
     assert!(!labels.contains_key(&port_label(OWNERS)), "{labels:?}");
     assert_eq!(there.services[1], before.services[1], "the owner's port");
     cluster.delete("guest");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(*cluster.named("edge-lb"), before);
 }
 
@@ -117,7 +117,7 @@ fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_hav
         if let Some((uid, share)) = more {
             cluster.add(uid, 2, &[8080], share);
         }
-        cluster.settle();
+        cluster.converge();
         let plan = cluster.plan("a");
         let all = modes(&plan);
         assert!(!all.is_empty(), "{what}");
@@ -130,11 +130,11 @@ fn a_service_whose_port_another_one_has_gets_the_address_without_that_port() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[443], "share=edge");
     cluster.add("b", 2, &[443, 8080], "share=edge");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(modes(&cluster.plan("a"))[0], "VIP");
     assert_eq!(modes(&cluster.plan("b"))[0], "Proxy");
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "the port is served");
 }
 
@@ -148,12 +148,12 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     honest.world.network = Some(NETWORK);
     honest.add("a", 2, &[80], host);
     honest.add("shop.guest", 3, &[8080], "share=default/edge");
-    honest.settle();
+    honest.converge();
     let mut cluster = Cluster::new();
     cluster.world.network = Some(NETWORK);
     cluster.add("a", 2, &[80], host);
     cluster.add("shop.guest", 3, &[8080], of_guest);
-    let made = cluster.settle();
+    let made = cluster.converge();
     assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
@@ -177,13 +177,13 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
                     algorithm-type=least_connections use-private-ip=true node-selector=!skipped",
         );
         cluster.add("shop.guest", 2, &[8080], "share=default/edge keep=false");
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.named("front").services.len(), 2);
         match is_deleted {
             true => cluster.delete("a"),
             false => cluster.set("a", "share-namespaces", None),
         }
-        cluster.settle();
+        cluster.converge();
         let before = cluster.named("front").clone();
         let labels = &before.labels;
         assert!(!labels.contains_key(SERVICE_UID), "a guest owns it: {labels:?}");
@@ -202,7 +202,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
             "{:#?}",
             plan.findings
         );
-        cluster.settle();
+        cluster.converge();
         let after = cluster.named("front");
         assert_eq!(servers(after), [1, 2, 3, 4]);
         assert_eq!(after.services, before.services, "no more ports");
@@ -225,10 +225,10 @@ fn a_guest_that_stays_counts_as_a_guest() {
     let host = "share=edge share-namespaces=shop";
     cluster.add("a", 3, &[80], host);
     cluster.add("shop.guest", 2, &[6443], "share=default/edge");
-    cluster.settle();
+    cluster.converge();
     cluster.set("shop.guest", "share", None);
     cluster.set("shop.guest", "external", Some("7"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.named(SHARED).services.len(), 2, "it stays");
     let modes = modes(&cluster.plan("a"));
     assert!(modes.iter().all(|mode| mode == "Proxy"), "{modes:?}");
@@ -236,7 +236,7 @@ fn a_guest_that_stays_counts_as_a_guest() {
 
 fn guest_leaves(mut cluster: Cluster, was_last: bool) {
     cluster.set("shop.guest", "share", None);
-    cluster.settle();
+    cluster.converge();
     let mut all = cluster.world.state.balancers.iter();
     let is_there = all.any(|one| one.name == "front");
     assert_eq!(is_there, !was_last, "deleted with its last Service");
@@ -254,17 +254,17 @@ fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
     cluster.add("shop.c", 1, &[82], "external=7 node-selector=no=such");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
     // One that can't be read takes nothing away.
     cluster.set("shop.b", "node-selector", Some("pool in blue"));
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
     cluster.delete("shop.b");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2]);
     cluster.set("shop.c", "external-targets", Some("false"));
     cluster.set("shop.c", "node-selector", None);
-    assert!(cluster.settle().is_empty());
+    assert!(cluster.converge().is_empty());
 }
 
 #[test]
@@ -278,12 +278,12 @@ fn on_an_external_one_present_targets_are_reached_as_they_were() {
     cluster.world.state.balancers = vec![before];
     cluster.add("a", 3, &[80], "external=7 use-private-ip=true");
     cluster.add("shop.b", 2, &[81], "external=7 use-private-ip=false");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(by_private_ip(cluster.named("edge-lb")), [true; 3]);
     cluster.set("a", "use-private-ip", Some("false"));
-    assert!(cluster.settle().is_empty(), "present ones do not change");
+    assert!(cluster.converge().is_empty(), "present ones do not change");
     cluster.world.nodes.push(node(4));
-    cluster.settle();
+    cluster.converge();
     let ways = by_private_ip(cluster.named("edge-lb"));
     assert_eq!(ways, [true, true, true, false]);
 }
@@ -303,13 +303,13 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
         cluster.add("a", 5, &[80], open);
         cluster.add("shop.g", 4, &[81], "share=default/edge");
         cluster.add("shop.h", 3, &[81], "share=own");
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", "share-namespaces", allowed);
         cluster.add("shop.g", 4, &[81, 443], &format!("share={wish}"));
         let there = cluster.named(SHARED).public_net.ipv4.ip.unwrap();
         let guest = cluster.services.get_mut("shop.g").unwrap();
         guest.service.addresses = vec![there.to_string()];
-        cluster.settle();
+        cluster.converge();
         let ports = cluster.ports(SHARED);
         assert!(ports.contains("81 shop.g"), "{ports:?}");
         let got = ports.contains("443 shop.g");
@@ -325,13 +325,13 @@ fn two_services_that_stay_do_not_fight_over_the_whole() {
         cluster.add("a", 5, &[80], "share=edge");
         cluster.add("b", 4, &[81], "share=edge");
         cluster.add("c", 3, &[80, 81], "share=busy");
-        cluster.settle();
+        cluster.converge();
         for (uid, kind) in [("a", "least_connections"), ("b", "round_robin")] {
             cluster.set(uid, "share", Some(wish));
             cluster.set(uid, "algorithm-type", Some(kind));
         }
         let before = cluster.named(SHARED).clone();
-        cluster.settle();
+        cluster.converge();
         let after = cluster.named(SHARED);
         assert_eq!(after.algorithm, before.algorithm, "{wish}");
         assert_eq!(after.services, before.services, "{wish}");
@@ -347,12 +347,12 @@ fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
         cluster.add("a", 5, &[80], "external=7");
         cluster.add("b", 4, &[81], "external=7 external-targets=false");
         cluster.add("c", 3, &[80], "share=busy");
-        cluster.settle();
+        cluster.converge();
         let before = servers(cluster.named("edge-lb"));
         assert!(!before.is_empty(), "{wish}");
         cluster.set("a", "external", None);
         cluster.set("a", "share", Some(wish));
-        cluster.settle();
+        cluster.converge();
         assert_eq!(servers(cluster.named("edge-lb")), before, "{wish}");
     }
 }
@@ -363,12 +363,12 @@ fn a_guest_does_not_end_that_the_hosts_load_balancer_is_kept() {
     let host = "share=edge share-namespaces=* keep=true";
     cluster.add("a", 5, &[80], host);
     cluster.add("shop.g", 4, &[81], "share=default/edge");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.has_label(SHARED, KEEP));
     cluster.delete("a");
-    cluster.settle();
+    cluster.converge();
     cluster.delete("shop.g");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.has_label(SHARED, KEEP));
 }
 
@@ -383,7 +383,7 @@ fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_
         paint_nodes(&mut cluster);
         cluster.add("a", age, &[80], of_decider);
         cluster.add("b", 2, &[8080], "share=edge");
-        cluster.settle();
+        cluster.converge();
         let before = cluster.named(SHARED).clone();
         assert_eq!(servers(&before), [1, 2]);
         cluster.leave_unread("a");
@@ -408,7 +408,7 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
     paint_nodes(&mut cluster);
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
-    cluster.settle();
+    cluster.converge();
     cluster.leave_unread("a");
     cluster.set("shop.b", "external-targets", Some("false"));
     assert_eq!(cluster.changes("shop.b"), "");
@@ -430,7 +430,7 @@ fn a_service_that_is_refused_does_not_keep_the_address_for_traffic_inside_the_cl
         if let Some(guest) = guest {
             cluster.add(guest, 2, &[8080], "share=default/edge");
         }
-        cluster.settle();
+        cluster.converge();
         cluster.set("a", "health-check-interval", Some("soon"));
         let plan = cluster.plan("a");
         assert!(plan.outcome.obstacle().is_some(), "{what}: {plan:#?}");

@@ -68,7 +68,7 @@ fn each_port_shows_what_its_secrets_hold_and_follows_it() {
         world.set_one("http-tls-secret.https", "web-tls, api-tls");
         holds(&mut world, "web-tls", "a");
         holds(&mut world, "api-tls", "b");
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         let uploads = "create_certificate create_certificate ";
         assert!(made.starts_with(uploads), "{made}");
         assert_eq!(shows(&world), shown(&["a", "b"]));
@@ -82,12 +82,12 @@ fn each_port_shows_what_its_secrets_hold_and_follows_it() {
         assert!(labels.all(|label| !label.starts_with("hcloud-ccm/")));
         // One is renewed.
         holds(&mut world, "web-tls", "c");
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         assert_eq!(shows(&world), shown(&["c", "b"]));
         // One can't be used while the other is renewed: what was uploaded from it stays.
         fails(&mut world, "api-tls");
         holds(&mut world, "web-tls", "d");
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         assert_eq!(shows(&world), shown(&["d", "b"]));
         assert_eq!(world.findings(), [Reason::CertificateFailed]);
     }
@@ -97,23 +97,23 @@ fn each_port_shows_what_its_secrets_hold_and_follows_it() {
 fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     fails(&mut world, "web-tls");
-    world.settle();
+    world.converge();
     assert_eq!(shows(&world), None, "and the others are there");
     assert_eq!(world.balancer().services.len(), 2);
     // A port that shows another certificate keeps it.
     world.unset("http-tls-secret.https");
     world.set("http-certificates.https=one");
-    world.settle();
+    world.converge();
     world.unset("http-certificates.https");
     world.set(WEB_TLS);
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(shows(&world), shown(&["7"]));
     // As where it was not read.
     world.cluster.tls_secrets.clear();
-    assert_eq!(words(&world.settle()), "");
+    assert_eq!(words(&world.converge()), "");
     assert_eq!(world.findings(), []);
     holds(&mut world, "web-tls", "a");
-    assert_eq!(words(&world.settle()), UPLOADED);
+    assert_eq!(words(&world.converge()), UPLOADED);
     assert_eq!(shows(&world), shown(&["a"]));
 }
 
@@ -124,7 +124,7 @@ fn of_several_that_were_uploaded_before_one_is_certain() {
     for digit in ["a", "b", "c"] {
         holds(&mut world, "web-tls", digit);
         world.plan();
-        world.settle();
+        world.converge();
     }
     let id = |world: &World, digit: &str| {
         let mut all = world.state.certificates.iter().flatten();
@@ -137,13 +137,13 @@ fn of_several_that_were_uploaded_before_one_is_certain() {
             let is_used = Some(one.id) == used;
             one.used_by = Vec::from_iter(is_used.then_some(Reference { id: 1000 }));
         }
-        world.settle();
+        world.converge();
         assert_eq!(shows(&world), shown(&[expected]));
     }
     for one in world.state.certificates.iter_mut().flatten() {
         one.labels.insert(CLUSTER_UID.to_owned(), "another".into());
     }
-    assert_eq!(words(&world.settle()), "", "what it shows stays");
+    assert_eq!(words(&world.converge()), "", "what it shows stays");
 }
 
 /// Its name has a hash of the identity under which it was uploaded.
@@ -153,20 +153,20 @@ fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
         let mut world = world(profile, WEB_TLS);
         world.cluster.uid = "cluster-0".into();
         holds(&mut world, "web-tls", "a");
-        world.settle();
+        world.converge();
         world.cluster.uid = "cluster-1".into();
         world.cluster.former_uids = vec!["cluster-x".into(), "cluster-0".into()];
-        let made = words(&world.settle());
+        let made = words(&world.converge());
         assert!(!made.contains("create_certificate"), "{made}");
         assert_eq!(shows(&world), shown(&["a"]));
         // The Secret can't be used: what was uploaded from it stays.
         fails(&mut world, "web-tls");
-        assert_eq!(words(&world.settle()), "");
+        assert_eq!(words(&world.converge()), "");
         assert_eq!(world.findings(), [Reason::CertificateFailed]);
         // Another cluster's is no former one.
         holds(&mut world, "web-tls", "a");
         world.cluster.former_uids = vec!["cluster-x".into()];
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
     }
 }
 
@@ -188,7 +188,7 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
         put(&mut world, "web-tls", pair.clone());
         let plan = world.plan();
         assert_eq!(plan.claims.len(), usize::from(is_taken), "{pair:?}");
-        let failed = world.told(Reason::CertificateFailed);
+        let failed = world.event_messages(Reason::CertificateFailed);
         assert_eq!(failed.len(), usize::from(!is_taken), "{pair:?}");
     }
 }
@@ -205,7 +205,7 @@ fn certificates_of_a_port_are_named_once() {
         assert!(says_it, "{why}");
         // Not for this port.
         world.set_one(&format!("{name}.https"), "");
-        world.settle();
+        world.converge();
         assert_eq!(shows(&world), shown(&["a"]));
     }
 }
@@ -237,14 +237,14 @@ fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     for spoil in spoils {
         let mut world = world(Profile::CcmFromScratch, WEB_TLS);
         holds(&mut world, "web-tls", "a");
-        world.settle();
+        world.converge();
         let first = world.shows(443).unwrap();
         // Somebody else had the name before.
         let all = world.state.certificates.as_mut().unwrap();
         let taker = all.iter_mut().find(|one| first == [one.id]).unwrap();
         spoil(taker);
         let name = taker.name.clone();
-        assert_eq!(words(&world.settle()), UPLOADED);
+        assert_eq!(words(&world.converge()), UPLOADED);
         let second = world.shows(443).unwrap();
         assert_ne!(first, second);
         let all = world.state.certificates.iter().flatten();
@@ -252,12 +252,12 @@ fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
         assert!(new.name != name && new.name.len() <= 63, "{}", new.name);
         assert!(new.name.starts_with("ccm-default-web-tls-"), "{}", new.name);
         // It is recognised from then on, also when nothing has the usual name any more.
-        assert_eq!(words(&world.settle()), "");
+        assert_eq!(words(&world.converge()), "");
         let all = world.state.certificates.as_mut().unwrap();
         all.retain(|one| first != [one.id]);
-        assert_eq!(words(&world.settle()), "");
+        assert_eq!(words(&world.converge()), "");
         fails(&mut world, "web-tls");
-        assert_eq!(words(&world.settle()), "", "it was uploaded before");
+        assert_eq!(words(&world.converge()), "", "it was uploaded before");
         assert_eq!(world.shows(443).unwrap(), second);
     }
 }
@@ -273,7 +273,7 @@ fn names_of_uploads_stay() {
     ] {
         let mut world = world(Profile::CcmFromScratch, &format!("http-tls-secret.https={secret}"));
         holds(&mut world, secret, "a");
-        world.settle();
+        world.converge();
         let id = world.shows(443).unwrap();
         let mut all = world.state.certificates.iter().flatten();
         assert_eq!(all.find(|one| id == [one.id]).unwrap().name, name);

@@ -1,7 +1,7 @@
 //! Nodes, servers and a network as data.
 
 use crate::common::objects;
-use crate::route::memory::Memory;
+use crate::route::fake_provider::FakeProvider;
 use ccm::controllers::NETWORK_UNAVAILABLE;
 use ccm::controllers::route::{Inputs, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
@@ -93,7 +93,7 @@ impl World {
             remembered: &self.remembered,
             is_in_doubt_for_long: self.is_in_doubt_for_long,
         };
-        plan(&inputs, &Memory::default())
+        plan(&inputs, &FakeProvider::default())
     }
 
     /// Does what the plan says, as the API would; the error: what it would refuse.

@@ -8,7 +8,7 @@ mod story;
 mod worlds;
 
 use crate::common::help::has_table;
-use crate::common::{self, Cluster, Daemon, env, quiet, wait_until, with};
+use crate::common::{self, Cluster, Daemon, env, socket_cluster, wait_until, with};
 use ccm::metrics::{Kind, TABLE};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -82,7 +82,7 @@ fn family(series: &str) -> &str {
 
 #[test]
 fn the_exposition_is_one_that_prometheus_reads() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let watched = Watched::start(&env(&sandbox), &[]);
     sandbox.wait_for_nodes();
     let (head, body) = watched.get("/metrics");
@@ -109,7 +109,7 @@ fn the_exposition_is_one_that_prometheus_reads() {
 
 #[test]
 fn turned_off_it_is_not_there_and_the_probes_are() {
-    let sandbox = quiet(0);
+    let sandbox = socket_cluster(0);
     for (value, status) in [("false", "404"), ("", "200"), ("true", "200")] {
         let env = with(env(&sandbox), &[("HCLOUD_METRICS_ENABLED", value)]);
         let watched = Watched::start(&env, &["--leader-elect=false"]);
@@ -122,7 +122,7 @@ fn turned_off_it_is_not_there_and_the_probes_are() {
 
 #[test]
 fn a_standby_is_measured_too() {
-    let sandbox = quiet(1);
+    let sandbox = socket_cluster(1);
     let leader = Watched::start(&env(&sandbox), &[]);
     wait_until("a leader", || leader.scrape().get("ccm_leader") == Some(&1.0));
     let standby = Watched::start(&env(&sandbox), &[]);

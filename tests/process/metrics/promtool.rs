@@ -1,6 +1,6 @@
 //! Alerts and dashboard, evaluated by Prometheus' own tool (`make promtool`) on what daemons said in the sandbox.
 
-use crate::common::side_by_side;
+use crate::common::run_in_parallel;
 use crate::metrics::film::{Film, SHOWN_MINUTES, STEP_S};
 use crate::metrics::monitoring::monitoring;
 use crate::metrics::worlds::{WORLDS, World};
@@ -78,7 +78,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
     every_alert_has_a_world();
     let moved = Mutex::new(BTreeSet::new());
     let wrong = Mutex::new(Vec::new());
-    side_by_side(WORLDS.iter().collect(), |world: &World| {
+    run_in_parallel(WORLDS.iter().collect(), |world: &World| {
         let film = (world.film)();
         let mut tests = vec![which_fire(world)];
         for (title, labels) in world.moves {

@@ -1,6 +1,6 @@
 //! Causes and what moves. A daemon lives through one after the other.
 
-use crate::common::{Cluster, env, side_by_side, wait_until};
+use crate::common::{Cluster, env, run_in_parallel, wait_until};
 use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
 use sandbox::credentials::Validity;
@@ -193,7 +193,7 @@ const ROBOT: &[Chapter] = &[
 
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
-    side_by_side(stories(), happens);
+    run_in_parallel(stories(), happens);
     let moves = stories().into_iter().flatten();
     let told: BTreeSet<&str> =
         moves.flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series))).collect();

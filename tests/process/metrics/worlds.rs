@@ -1,6 +1,6 @@
 //! Worlds in which what an alert is for has happened, and which alerts fire there.
 
-use crate::common::{Cluster, SCALE, builder, networked, quiet, wait_until, with};
+use crate::common::{Cluster, SCALE, builder, networked, socket_cluster, wait_until, with};
 use crate::metrics::Watched;
 use crate::metrics::film::Film;
 use crate::metrics::story::{fails, node, shows_certificate};
@@ -55,7 +55,7 @@ fn until_cause(sandbox: sandbox::Sandbox, flags: &[&str]) -> Film {
 pub const WORLDS: &[World] = &[
     // How long a call takes is not scaled, and it must take longer than the buckets below; so the time-outs, too.
     World { name: "both are slow", film: || {
-        let sandbox = quiet(2);
+        let sandbox = socket_cluster(2);
         let env = crate::common::at_scale(&sandbox, 0.5);
         let mut film = Film::with(sandbox, env, &[]);
         film.pace = Duration::from_secs(3);
@@ -89,19 +89,19 @@ pub const WORLDS: &[World] = &[
         ("State: Load balancers", &[("state", "managed")]),
     ] },
     World { name: "it is gone", film: || {
-        let mut film = until_cause(quiet(1), &[]);
+        let mut film = until_cause(socket_cluster(1), &[]);
         film.watched.clear();
         film.roll(SHORT);
         film
     }, fires: &["CcmNobodyLeads"], may: &[], moves: &[] },
     World { name: "two work at once", film: || {
-        let mut film = until_cause(quiet(1), &["--leader-elect=false"]);
+        let mut film = until_cause(socket_cluster(1), &["--leader-elect=false"]);
         film.watched.push(("10.0.0.3:8233", Watched::start(&film.env, &["--leader-elect=false"])));
         film.roll(SHORT);
         film
     }, fires: &["CcmSeveralLead"], may: &[], moves: &[("State: Leads", &[])] },
     World { name: "it keeps ending", film: || {
-        let mut film = Film::of(quiet(1), &["--leader-elect=false"]);
+        let mut film = Film::of(socket_cluster(1), &["--leader-elect=false"]);
         film.cause();
         for _ in 0..5 {
             film.watched.clear();
@@ -114,14 +114,14 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmRestarts"], may: &["CcmNobodyLeads"], moves: &[("State: Up for", &[])] },
     World { name: "the token is refused", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         film.sandbox.cloud().remove_token(&film.sandbox.projects().token);
         film.sandbox.kubelets().expire();
         film.roll(SOME);
         film
     }, fires: &["CcmCloudRefuses", "CcmTicksFail"], may: &[], moves: &[("Hetzner Cloud API: Errors", &[("code", "401")])] },
     World { name: "the cloud is away", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         film.sandbox.stop(Half::Hetzner);
         film.sandbox.kubelets().expire();
         film.roll(SOME);
@@ -131,7 +131,7 @@ pub const WORLDS: &[World] = &[
         ("Controllers: Ticks", &[("result", "outage")]),
     ] },
     World { name: "others use the calls up", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         film.sandbox.kubelets().expire();
         wait_until("a call that is told so", || {
             film.sandbox.cloud().set_rate_limit(film.sandbox.project(), 7_200, 100);
@@ -141,7 +141,7 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
     World { name: "no call is left", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         film.sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
         film.sandbox.kubelets().expire();
         film.roll(LONG);
@@ -176,7 +176,7 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &[], may: &["CcmTicksFail"], moves: &[("Robot: Errors", &[("reason", "unreachable")])] },
     World { name: "the cluster refuses", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         fails(&film.sandbox, Half::Kubernetes, "GET", "/api/v1/nodes", Effect::kubernetes_status(403, "Forbidden", "no"));
         film.roll(SOME);
         film
@@ -184,7 +184,7 @@ pub const WORLDS: &[World] = &[
         ("Kubernetes API and process: Errors", &[("resource", "nodes"), ("code", "403")]),
     ] },
     World { name: "the cluster is away", film: || {
-        let mut film = until_cause(quiet(2), &[]);
+        let mut film = until_cause(socket_cluster(2), &[]);
         film.sandbox.stop(Half::Kubernetes);
         film.watched[0].1.daemon.ended();
         film.watched = vec![("10.0.0.2:8233", Watched::start(&film.env, &[]))];
@@ -192,7 +192,7 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmClusterAway", "CcmNobodyLeads"], may: &["CcmTicksFail"], moves: &[("Kubernetes API and process: Errors", &[("reason", "unreachable")])] },
     World { name: "a thread is stuck", film: || {
-        let mut film = until_cause(quiet(1), &[]);
+        let mut film = until_cause(socket_cluster(1), &[]);
         film.roll(1); // Nothing moves any more.
         film
     }, fires: &["CcmTicksStopped"], may: &[], moves: &[] },
@@ -216,7 +216,7 @@ pub const WORLDS: &[World] = &[
         ("State: Nodes", &[("state", "ready")]),
     ] },
     World { name: "objects are in trouble", film: || {
-        let mut film = Film::of(quiet(2), &[RESYNC]);
+        let mut film = Film::of(socket_cluster(2), &[RESYNC]);
         for name in ["web", "lost"] {
             film.sandbox.create(name, &[("location", "fsn1")], &[80]);
             wait_until("an address", || film.sandbox.has_address(name));
@@ -249,7 +249,7 @@ pub const WORLDS: &[World] = &[
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
     World { name: "a certificate expires", film: || {
-        let mut film = until_cause(quiet(2), &[RESYNC]);
+        let mut film = until_cause(socket_cluster(2), &[RESYNC]);
         shows_certificate(&film.sandbox, Validity::Soon);
         film.roll(SOME);
         film
@@ -283,7 +283,7 @@ pub const WORLDS: &[World] = &[
         ("State: Routes", &[("state", "missing")]),
     ] },
     World { name: "the token is another project's", film: || {
-        let mut film = until_cause(quiet(3), &[]);
+        let mut film = until_cause(socket_cluster(3), &[]);
         for name in ["worker-1", "worker-2", "worker-3"] {
             film.sandbox.set_power(name, false);
         }

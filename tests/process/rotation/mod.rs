@@ -29,7 +29,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let sandbox = common::quiet(1);
+        let sandbox = common::socket_cluster(1);
         World { sandbox, daemon: None }
     }
 

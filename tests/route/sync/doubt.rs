@@ -30,8 +30,8 @@ fn a_list_that_is_not_whole_deletes_nothing() {
         ("the Network cut off", on(NETWORK, Effect::cut_off())),
         ("another Network", on(NETWORK, network(4711))),
     ];
-    common::side_by_side(cases, |(what, rule)| {
-        let world = World::settled(2);
+    common::run_in_parallel(cases, |(what, rule)| {
+        let world = World::synced(2);
         for n in 0..60 {
             world.create_server(&format!("other-{n}"));
         }
@@ -48,7 +48,7 @@ fn a_list_that_is_not_whole_deletes_nothing() {
         assert_eq!(world.changes(0).len(), 2, "{what}: those of the beginning");
         // And when the list is there again, it goes.
         world.faults().clear();
-        world.comes_right(&[]);
+        world.wait_for_routes(&[]);
     });
 }
 
@@ -69,8 +69,8 @@ fn network(id: u64) -> Effect {
 /// The API server's cache is a moment – or an hour – behind.
 #[test]
 fn an_old_list_of_nodes_changes_nothing() {
-    let world = World::settled(2);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    let world = World::synced(2);
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
     let cluster = world.cluster();
@@ -89,7 +89,7 @@ fn an_old_list_of_nodes_changes_nothing() {
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
     wait_until("the blackhole to go", || world.routes().len() == 2);
-    world.looks(10);
+    world.wait_for_polls(10);
     let gone = format!("delete_route 10.244.9.0/24 {NOBODY}");
     assert_eq!(world.changes(mark), [gone], "{}", daemon.log());
     assert_eq!(world.routes(), world.wanted());
@@ -107,7 +107,7 @@ fn other_cluster(world: &World) -> (Arc<Sandbox>, Env) {
 /// The kubeconfig of a shell names another cluster than the token and the Network.
 #[test]
 fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     world.set_route("10.244.9.0/24", NOBODY);
     let before = world.routes();
     let (other, env) = other_cluster(&world);
@@ -146,7 +146,7 @@ fn nobody_is_marked(cluster: &Sandbox) {
 /// Both clusters' servers are in one Network, and their pods have the same addresses.
 #[test]
 fn another_cluster_in_the_same_network_takes_no_routes_over() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     let before = world.routes();
     let (other, env) = other_cluster(&world);
     for n in 1..=4 {
@@ -169,7 +169,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
 /// A server of an older cluster is still there, and so is the route to it.
 #[test]
 fn one_route_that_was_left_gives_way_when_the_others_are_there() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     for n in 1..=3 {
         world.delete_route(&format!("10.244.{n}.0/24"));
     }
@@ -198,19 +198,19 @@ fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
     let before = world.routes();
     let daemon = world.daemon(&[]);
     for name in ["worker-1", "worker-2"] {
-        world.becomes(name, "True");
+        world.wait_for_status(name, "True");
     }
     let third = format!("10.244.3.0/24 {}", world.ip("worker-3"));
     let with_third = before.iter().cloned().chain([third]);
     assert_eq!(world.routes(), with_third.collect(), "{}", daemon.log());
     assert_eq!(world.status("worker-3"), None);
     let says = ["delete that route by hand"];
-    world.tells("worker-1", "FailedToCreateRoute", &says);
+    world.wait_for_event("worker-1", "FailedToCreateRoute", &says);
     // The person does so.
     for n in 1..=2 {
         world.delete_route(&format!("10.244.{n}.0/24"));
     }
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
 }
 
 /// A server in the Network that no node runs on, and a route to it.
@@ -222,24 +222,24 @@ fn bystander(world: &World, name: &str, destination: &str) {
 /// Who starts anew has not seen a node go: the server may be somebody's router.
 #[test]
 fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     world.delete_node("worker-2");
     let stale = format!("10.244.2.0/24 {}", world.ip("worker-2"));
     let daemon = world.daemon(&[]);
     daemon.logs("StaleRoute");
     world.comparisons(1);
-    world.comes_right(&[&stale]);
+    world.wait_for_routes(&[&stale]);
     let list = world.ccm(&["route", "list", CIDR]);
     list.prints("stale");
     // Until another node has these pods.
     world.join("worker-3", "10.244.2.0/24");
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
 }
 
 /// Its provider ID may come any moment: neither a route nor a condition is touched before.
 #[test]
 fn a_node_without_a_provider_id_is_left_alone() {
-    let world = World::settled(1);
+    let world = World::synced(1);
     world.register("stray", None, "10.244.7.0/24");
     world.edit_node("stray", |node| {
         node["spec"]["providerID"] = json!("aws:///i-1");
@@ -248,5 +248,5 @@ fn a_node_without_a_provider_id_is_left_alone() {
     let _daemon = world.daemon(&["--controllers=route"]);
     world.comparisons(2);
     assert_eq!(world.condition("stray"), None);
-    world.comes_right(&[&format!("10.244.7.0/24 {NOBODY}")]);
+    world.wait_for_routes(&[&format!("10.244.7.0/24 {NOBODY}")]);
 }

@@ -23,11 +23,11 @@ fn add_theirs(world: &World) {
 
 #[test]
 fn each_node_gets_its_route_and_says_so() {
-    common::side_by_side(PROFILES.to_vec(), |profile| {
+    common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let world = World::new(3);
         add_theirs(&world);
         let daemon = world.daemon(&[profile]);
-        world.ends_right(&THEIRS);
+        world.wait_for_routes_and_nodes(&THEIRS);
         assert_eq!(world.routes().len(), 3 + THEIRS.len());
         for name in ["worker-1", "worker-2", "worker-3"] {
             let condition = world.condition(name).unwrap();
@@ -39,14 +39,14 @@ fn each_node_gets_its_route_and_says_so() {
             assert_eq!(ready["status"], "True", "the kubelet's own stays");
         }
         // And that is all: one write for each route, one for each condition.
-        world.looks(5);
+        world.wait_for_polls(5);
         assert_eq!(world.changes(0).len(), 3, "{}", daemon.log());
         assert_eq!(world.patches(0).len(), 3);
         let mark = world.mark();
         world.comparisons(2);
         assert_eq!(world.changes(mark), Vec::<String>::new());
         assert_eq!(world.patches(mark), Vec::<String>::new());
-        world.nothing_refused();
+        world.assert_nothing_refused();
     });
 }
 
@@ -59,21 +59,21 @@ fn what_somebody_breaks_is_mended() {
         |world| world.set_route("10.244.200.0/24", NOBODY),
         |world| world.set_route("10.244.201.0/24", &world.ip("worker-2")),
     ];
-    common::side_by_side(cases.to_vec(), |breaks| {
-        let world = World::settled(3);
+    common::run_in_parallel(cases.to_vec(), |breaks| {
+        let world = World::synced(3);
         add_theirs(&world);
         let _daemon = world.daemon(&[]);
         world.comparisons(1);
         let right = world.routes();
         breaks(&world);
         assert_ne!(world.routes(), right);
-        world.comes_right(&THEIRS);
+        world.wait_for_routes(&THEIRS);
     });
 }
 
 #[test]
 fn a_condition_that_somebody_changes_is_set_again() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     let _daemon = world.daemon(&[]);
     world.comparisons(1);
     world.mark_unavailable("worker-3");
@@ -86,39 +86,39 @@ fn a_condition_that_somebody_changes_is_set_again() {
 
 #[test]
 fn a_route_goes_with_its_node() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
     // The server stays: the daemon saw the node go.
     world.delete_node("worker-3");
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 2, "{}", daemon.log());
     // With its server.
     world.delete_server("worker-2");
     world.delete_node("worker-2");
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 1);
     // A server that is gone while its node stays is a blackhole.
     world.join("worker-4", "10.244.4.0/24");
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 2);
     world.delete_server("worker-4");
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 1);
 }
 
 /// A cluster autoscaler may give a new node the pods of one that went.
 #[test]
 fn a_node_made_anew_with_the_same_pods_gets_the_route() {
-    let world = World::settled(3);
+    let world = World::synced(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
     world.delete_node("worker-3");
     let old = world.ip("worker-3");
     world.join("worker-9", "10.244.3.0/24");
     let mark = world.mark();
-    world.comes_right(&[]);
-    world.becomes("worker-9", "False");
+    world.wait_for_routes(&[]);
+    world.wait_for_status("worker-9", "False");
     let new = world.ip("worker-9");
     let changes = world.changes(mark);
     let replaced =
@@ -138,17 +138,17 @@ fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
         server["private_net"] = json!([]);
     });
     let daemon = world.daemon(&[]);
-    world.becomes("worker-1", "False");
-    world.becomes("worker-2", "True");
+    world.wait_for_status("worker-1", "False");
+    world.wait_for_status("worker-2", "True");
     let says = ["is not attached to network sandbox"];
-    world.tells("worker-2", "FailedToCreateRoute", &says);
+    world.wait_for_event("worker-2", "FailedToCreateRoute", &says);
     let condition = world.condition("worker-2").unwrap();
     assert_eq!(condition["reason"], "NoRouteCreated");
     world.once(&[CIDR, "--leader-elect=false"]).with_code(1);
     let told = daemon.log().matches("FailedToCreateRoute").count();
     assert_eq!(told, 1, "{}", daemon.log());
     cloud.edit_server(id, |server| server["private_net"] = attachment.take());
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn pods_of_both_families_get_the_route_that_there_is() {
     world.join("worker-3", "fd00:10:244:3::/64,10.244.3.0/24");
     let both = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
     let daemon = common::Daemon::start(&world.env, &[both]);
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
     assert_eq!(world.routes().len(), 3);
     daemon.logs("IPv6 addresses of pods get no routes");
 }
@@ -166,11 +166,11 @@ fn pods_of_both_families_get_the_route_that_there_is() {
 /// kube-controller-manager gives a node its pods' addresses after it has registered.
 #[test]
 fn addresses_of_pods_that_come_late_are_seen() {
-    let world = World::settled(1);
+    let world = World::synced(1);
     world.join("worker-2", "");
     // Nobody else reads nodes: no table shows it.
     let _daemon = world.daemon(&["--controllers=route"]);
-    world.looks(3);
+    world.wait_for_polls(3);
     assert_eq!(world.routes().len(), 1);
     let mark = world.mark();
     world.edit_node("worker-2", |node| {
@@ -191,7 +191,7 @@ fn addresses_of_pods_that_come_late_are_seen() {
 /// The kubelet writes to the same status all the time.
 #[test]
 fn a_node_that_changes_under_the_patch_is_read_again() {
-    let world = World::settled(1);
+    let world = World::synced(1);
     let cluster = std::sync::Arc::clone(world.cluster());
     world.join("worker-2", "10.244.2.0/24");
     let change = move |_: &Request| {

@@ -12,7 +12,7 @@ fn a_hundred_nodes_that_register_together_get_their_routes() {
     let world = World::new(100);
     let daemon = world.daemon(&[]);
     wait_at_most(PATIENCE, "a hundred routes", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 100);
     let calls = world.cloud_calls(0);
     let writes = calls.iter().filter(|call| call.is_write()).count();
@@ -51,7 +51,7 @@ fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
     // A place becomes free.
     let _daemon = world.daemon(&[]);
     let says = ["all of the 100 routes"];
-    world.tells("worker-91", "FailedToCreateRoute", &says);
+    world.wait_for_event("worker-91", "FailedToCreateRoute", &says);
     world.delete_route("10.99.0.0/24");
-    world.becomes("worker-91", "False");
+    world.wait_for_status("worker-91", "False");
 }

@@ -2,7 +2,7 @@
 
 use crate::LIBRARY_SCALE;
 use crate::common::{self, on};
-use crate::sync::library::{LONG, Place};
+use crate::sync::library::{LONG, SandboxAccess};
 use crate::sync::world::{Cluster, NOBODY, World};
 use ccm::cache::Apis;
 use ccm::controllers::route::{RouteController, Settings};
@@ -31,7 +31,7 @@ pub fn controller(
 
 /// How the library reaches the APIs of this world.
 pub fn apis(world: &World) -> Apis {
-    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
+    let place = SandboxAccess::at(&world.sandbox, LIBRARY_SCALE);
     place.world(&place.token(), None)
 }
 
@@ -52,7 +52,7 @@ fn away() -> Effect {
 /// The pass that finds the router has something to write, and a list of servers from before.
 #[test]
 fn a_route_to_a_server_that_was_made_meanwhile_stays() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     world.join("worker-3", "10.244.3.0/24");
     let apis = apis(&world);
     apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
@@ -68,7 +68,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
 /// A pass that goes on for long looks again, at the servers too; whatever lists its settings allow.
 #[test]
 fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     for n in 100..106 {
         world.set_route(&format!("10.244.{n}.0/24"), NOBODY);
     }
@@ -85,7 +85,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
 /// The one that was killed had deleted it already; or a person did.
 #[test]
 fn a_route_that_is_gone_before_it_is_replaced_is_added() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     world.set_route("10.244.1.0/24", NOBODY);
     let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.1.0/24"));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
@@ -100,7 +100,7 @@ fn a_route_that_is_gone_before_it_is_replaced_is_added() {
 /// The look after a refusal shows more to do.
 #[test]
 fn what_went_missing_during_the_pass_is_added_by_it() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     world.delete_route("10.244.1.0/24");
     let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.2.0/24"));
     let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
@@ -118,7 +118,7 @@ fn what_went_missing_during_the_pass_is_added_by_it() {
 /// Refused because it is there by now, and nobody could look.
 #[test]
 fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     world.delete_route("10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
@@ -131,16 +131,16 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     world.faults().add(on(READ, away()).when(is_after));
     let mark = world.mark();
     world.sync(&[]).with_code(1);
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     assert_eq!(world.patches(mark), Vec::<String>::new());
-    assert_eq!(world.told("worker-1", "FailedToCreateRoute"), [""; 0]);
+    assert_eq!(world.event_messages("worker-1", "FailedToCreateRoute"), [""; 0]);
 }
 
 /// Whatever of it was made.
 #[test]
 fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
     for path in [ADD, DELETE] {
-        let world = World::settled(2);
+        let world = World::synced(2);
         world.set_route("10.244.1.0/24", NOBODY);
         world.faults().add(on(path, away()).times(1));
         world.sync(&[]).with_code(1);
@@ -152,7 +152,7 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
 /// Nothing reaches the pods meanwhile: it is tried again as any failure is, and not as late as a pass comes.
 #[test]
 fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     let apis = apis(&world);
     let mut routes = controller(Duration::from_secs(10), LONG);
     world.set_route("10.244.1.0/24", NOBODY);

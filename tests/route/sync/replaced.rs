@@ -23,7 +23,7 @@ struct Compared {
 
 impl Compared {
     fn new() -> Compared {
-        let world = World::settled(2);
+        let world = World::synced(2);
         let mut compared =
             Compared { ccm: apis(&world), controller: controller(LONG, Duration::ZERO), world };
         let mark = compared.world.mark();

@@ -18,12 +18,12 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
         ("", &[BOTH, HCLOUD], 1),
         ("false", &[BOTH, HCLOUD], 0),
     ];
-    common::side_by_side(cases, |(enabled, flags, warnings)| {
+    common::run_in_parallel(cases, |(enabled, flags, warnings)| {
         let world = World::new(2);
         let env = with(world.env.clone(), &[(ENABLED, enabled)]);
         let daemon = Daemon::start(&env, flags);
         wait_until("initialised nodes", || all_initialised(&world.sandbox));
-        world.looks(10);
+        world.wait_for_polls(10);
         let ips = addresses(&world.node("worker-1"));
         assert!(ips.contains(&"InternalIP 10.0.0.2".to_owned()), "{ips:?}");
         assert!(world.routes().is_empty(), "{flags:?}");
@@ -39,7 +39,7 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
 #[test]
 fn without_a_network_there_is_one_warning_where_somebody_may_wait() {
     for (flags, warnings) in [(&[][..], 0), (&[CIDR][..], 1)] {
-        let sandbox = common::calm(1);
+        let sandbox = common::simulated_cluster(1);
         let daemon = Daemon::start(&common::env(&sandbox), flags);
         wait_until("initialised nodes", || all_initialised(&sandbox));
         let log = daemon.log();
@@ -52,7 +52,7 @@ fn a_dual_stack_cluster_of_the_other_profile_has_routes_when_it_says_so() {
     let world = World::new(2);
     let env = with(world.env.clone(), &[(ENABLED, "true")]);
     let _daemon = Daemon::start(&env, &[BOTH, HCLOUD, "--allocate-node-cidrs=true"]);
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
     assert_eq!(world.routes().len(), 2);
 }
 

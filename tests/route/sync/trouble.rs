@@ -17,7 +17,7 @@ const BUSY: &str = "another change is being made";
 #[test]
 fn a_network_that_is_being_changed_is_waited_for() {
     let cases = vec![(423, "locked"), (409, "conflict")];
-    common::side_by_side(cases, |(status, code)| {
+    common::run_in_parallel(cases, |(status, code)| {
         let world = World::new(3);
         let busy = Effect::hetzner_error(status, code, BUSY);
         world.faults().add(on(ADD, busy).times(6));
@@ -38,7 +38,7 @@ fn a_network_that_is_locked_for_long_is_tried_again() {
     wait_until("many tries", || world.faults().hits(busy) >= 12);
     assert!(world.routes().is_empty());
     world.faults().remove(busy);
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
     daemon.logs(BUSY);
 }
 
@@ -48,8 +48,9 @@ fn a_change_that_fails_is_told_and_tried_again() {
     let cloud = world.cloud();
     cloud.fail_next_action("add_route", "action_failed", "it did not work out");
     let _daemon = world.daemon(&[]);
-    world.ends_right(&[]);
-    let told = ["worker-1", "worker-2"].map(|name| world.told(name, "FailedToCreateRoute"));
+    world.wait_for_routes_and_nodes(&[]);
+    let told =
+        ["worker-1", "worker-2"].map(|name| world.event_messages(name, "FailedToCreateRoute"));
     assert_eq!(told.concat().len(), 1);
     assert_eq!(world.changes(0).len(), 3);
 }
@@ -64,31 +65,31 @@ fn a_route_that_is_refused_is_told_of_its_node() {
         |request: &Request| String::from_utf8_lossy(&request.body).contains("10.244.3.0/24");
     world.faults().add(on(ADD, refuse).when(is_its));
     let daemon = world.daemon(&[]);
-    world.tells("worker-3", "FailedToCreateRoute", &["invalid gateway"]);
-    world.becomes("worker-3", "True");
+    world.wait_for_event("worker-3", "FailedToCreateRoute", &["invalid gateway"]);
+    world.wait_for_status("worker-3", "True");
     for name in ["worker-1", "worker-2"] {
-        world.becomes(name, "False");
+        world.wait_for_status(name, "False");
     }
     let ran = world.sync(&[]).with_code(1);
     ran.prints("node/worker-3  failed: could not add route 10.244.3.0/24 via 10.0.0.4: POST ");
-    let told = world.told("worker-3", "FailedToCreateRoute");
+    let told = world.event_messages("worker-3", "FailedToCreateRoute");
     assert_eq!(told.len(), 1, "{}", daemon.log());
     world.faults().clear();
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
 }
 
 #[test]
 fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
     for command in ["add_route", "delete_route"] {
-        let world = World::settled(2);
+        let world = World::synced(2);
         let path = format!("/v1/networks/*/actions/{command}");
         world.set_route("10.244.1.0/24", NOBODY);
         let lost = on(&path, Effect::AnswerLost);
         world.faults().add(lost.times(1));
         let mark = world.mark();
         let daemon = world.daemon(&[]);
-        world.comes_right(&[]);
-        world.looks(8);
+        world.wait_for_routes(&[]);
+        world.wait_for_polls(8);
         let replaced = [
             format!("delete_route 10.244.1.0/24 {NOBODY}"),
             format!("add_route 10.244.1.0/24 {}", world.ip("worker-1")),
@@ -100,7 +101,7 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
 /// What was deleted to be replaced is replaced by the next write, whatever else there is to do.
 #[test]
 fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
-    let world = World::settled(6);
+    let world = World::synced(6);
     for n in 1..=6 {
         let via = world.ip(&format!("worker-{}", 1 + n % 6));
         world.set_route(&format!("10.244.{n}.0/24"), &via);
@@ -130,7 +131,7 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
 /// Also where the deletion takes long.
 #[test]
 fn nothing_comes_between_a_deletion_and_its_replacement() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     // Its turn comes only when what was looked at is too old even for a route to be added.
     let slow = Effect::Slow(Duration::from_millis(180));
     let busy = Effect::hetzner_error(409, "conflict", BUSY);
@@ -162,7 +163,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
 /// Another daemon, or a person: refused is not failed when it is done.
 #[test]
 fn what_somebody_else_did_meanwhile_is_done() {
-    let world = World::settled(2);
+    let world = World::synced(2);
     let cloud = Arc::clone(world.cloud());
     let (network, ip) = (world.network_id(), world.ip("worker-1"));
     cloud.delete_route(network, "10.244.1.0/24");
@@ -178,14 +179,14 @@ fn what_somebody_else_did_meanwhile_is_done() {
     assert_eq!(world.changes(mark).len(), 2);
     assert_eq!(world.routes(), world.wanted());
     assert!(world.all_are_reached());
-    assert_eq!(world.told("worker-1", "FailedToCreateRoute"), [""; 0]);
+    assert_eq!(world.event_messages("worker-1", "FailedToCreateRoute"), [""; 0]);
 }
 
 /// Killed by SIGKILL just before, or just after, the n-th write of any kind; another one starts and ends the same.
 #[test]
 fn killed_at_any_write_it_ends_the_same() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
-    common::side_by_side(cases, |(n, before)| {
+    common::run_in_parallel(cases, |(n, before)| {
         let world = World::over_sockets(3);
         for route in ["10.244.1.0/24", "10.244.77.0/24", "10.9.0.0/16"] {
             world.set_route(route, NOBODY);
@@ -201,7 +202,7 @@ fn killed_at_any_write_it_ends_the_same() {
         drop(daemon);
         world.faults().clear();
         let _second = world.daemon(&["--leader-elect=false"]);
-        world.ends_right(&[&format!("10.9.0.0/16 {NOBODY}")]);
+        world.wait_for_routes_and_nodes(&[&format!("10.9.0.0/16 {NOBODY}")]);
     });
 }
 
@@ -212,11 +213,11 @@ fn two_at_once_end_the_same() {
     world.set_route("10.244.1.0/24", NOBODY);
     world.set_route("10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
     // Nobody was told that their pods can't be reached, for it was never so for long.
     world.comparisons(4);
     assert!(world.all_are_reached());
-    world.comes_right(&[]);
+    world.wait_for_routes(&[]);
     let logs: String = both.iter().map(Daemon::log).collect();
     assert_eq!(world.routes().len(), 6, "{logs}");
     let mut calls = world.cloud_calls(0);
@@ -254,5 +255,5 @@ fn ctrl_c_ends_it_between_two_routes() {
     let sent = world.changes(0).len();
     assert!(sent < 20, "{sent} were sent");
     let _second = world.daemon(&[]);
-    world.ends_right(&[]);
+    world.wait_for_routes_and_nodes(&[]);
 }

@@ -25,9 +25,9 @@ fn on_create(effect: Effect) -> Rule {
 fn a_new_one_is_made_by_one_write_and_then_is_right() {
     let mut world = World::with_nodes(12);
     world.service.ports = vec![port(80), port(81), port(82)];
-    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.converge().len(), 1);
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(len(&balancer["targets"]), 12);
     assert_eq!(len(&balancer["services"]), 3);
     let plan = world.plan();
@@ -67,7 +67,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
     world.create_certificate(pem);
     world.service.ports = vec![port(80), port(81), port(443)];
-    world.settle();
+    world.converge();
     world.service.ports = vec![port(80), port(82), port(443)];
     world.nodes.pop();
     world.set(&[
@@ -96,9 +96,9 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
         ("health-check-timeout", "5s"),
         ("health-check-retries", "4"),
     ]);
-    let made = world.settle();
+    let made = world.converge();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(balancer["name"], "front");
     assert_eq!(balancer["public_net"]["enabled"], false);
     assert_eq!(balancer["private_net"][0]["ip"], "10.0.0.77");
@@ -107,9 +107,9 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     // Back again, to a smaller type.
     world.service.annotations.clear();
     world.set(&[("type", "lb11"), ("disable-public-network", "false")]);
-    let made = world.settle();
+    let made = world.converge();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    assert_eq!(world.only()["load_balancer_type"]["name"], "lb11");
+    assert_eq!(world.only_balancer()["load_balancer_type"]["name"], "lb11");
     let writes = world.writes();
     for command in [
         "load_balancers",
@@ -146,7 +146,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
 #[test]
 fn a_deletion_without_a_word_is_one_too() {
     let world = World::new();
-    world.settle();
+    world.converge();
     world.cloud().set_silent_deletes(true);
     let removal = world.removal();
     let deleted = apply_first(&removal);
@@ -177,7 +177,7 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
 #[test]
 fn an_answer_of_somebody_else_is_no_success() {
     let world = World::new();
-    world.settle();
+    world.converge();
     let removal = world.removal();
     let other = on("DELETE /v1/load_balancers/*", Effect::other_json());
     world.faults().add(other.times(1));
@@ -197,12 +197,12 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
     let servers = &mut world.cluster.servers;
     servers.insert(InstanceId::Cloud(999_999), gone.name.clone());
     world.nodes.push(gone);
-    let made = world.settle();
+    let made = world.converge();
     let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();
     assert!(!failed.is_empty());
     let is_gone = |line: &&String| line.starts_with("target gone");
     assert!(failed.iter().all(is_gone), "{made:#?}");
-    let balancer = world.only();
+    let balancer = world.only_balancer();
     assert_eq!(len(&balancer["targets"]), 2);
     assert_eq!(len(&balancer["services"]), 1);
     let creates = world.writes().into_iter();
@@ -306,12 +306,12 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
         cloud.retry_certificate(id);
     };
     issue(Duration::from_secs(1_000_000));
-    world.settle();
+    world.converge();
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    assert_eq!(len(&world.only()["services"]), 1);
+    assert_eq!(len(&world.only_balancer()["services"]), 1);
     assert!(world.plan().outcome.is_unfinished());
     issue(Duration::ZERO);
-    let made = world.settle();
+    let made = world.converge();
     assert_eq!(made, ["port 443: added, https to node port 30443"]);
     world.check_document();
 }
@@ -326,18 +326,18 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     assert_eq!(world.writes().len(), 1, "never repeated");
     // Until it is made whole it is locked, and not attached yet.
     common::wait_until("its end", || {
-        let balancer = world.only();
+        let balancer = world.only_balancer();
         !balancer["private_net"].as_array().unwrap().is_empty()
     });
-    assert!(world.settle().is_empty());
-    assert_eq!(world.only()["labels"][SERVICE_UID], UID);
+    assert!(world.converge().is_empty());
+    assert_eq!(world.only_balancer()["labels"][SERVICE_UID], UID);
 }
 
 #[test]
 fn what_was_attached_meanwhile_is_looked_at_again() {
     let world = World::new();
-    world.settle();
-    let right = world.only();
+    world.converge();
+    let right = world.only_balancer();
     let id = id(&right);
     world.edit_balancer(id, |one| one["private_net"] = json!([]));
     let plan = world.plan();
@@ -348,7 +348,7 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
     assert!(line.ends_with(": attached"), "{line}");
     let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
-    assert!(world.settle().is_empty());
+    assert!(world.converge().is_empty());
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
     world.create_balancer("kubernetes-default-web", &theirs);
     let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
-    world.settle();
+    world.converge();
     let all = world.balancers();
     assert_eq!(all.len(), 2);
     assert!(text(&all[1]["name"]).starts_with("kubernetes-default-web-"));
@@ -415,7 +415,7 @@ fn writes_are_paid_from_the_same_budget() {
 #[test]
 fn a_write_that_is_put_off_reads_nothing() {
     let mut world = World::new();
-    world.settle();
+    world.converge();
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Changed);
     world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
     let (cloud, project) = (world.cloud(), world.project());
@@ -437,7 +437,7 @@ fn a_write_that_is_put_off_reads_nothing() {
 fn actions_are_asked_for_together_and_a_failed_one_says_why() {
     let mut world = World::with_nodes(60);
     world.set(&[("type", "lb21"), ("node-selector", "none")]);
-    world.settle();
+    world.converge();
     let cloud = world.cloud();
     cloud.fail_next_action("add_target", "action_failed", "the server is on fire");
     let selector = format!("{PREFIX}node-selector");
@@ -470,7 +470,7 @@ fn types_are_read_once_and_certificates_only_where_named() {
         let is_read = |call: &Call| call.method == "GET" && call.path == path;
         world.calls().count(is_read)
     };
-    world.settle();
+    world.converge();
     for _ in 0..3 {
         world.plan();
     }
@@ -487,6 +487,6 @@ fn types_are_read_once_and_certificates_only_where_named() {
 
 #[test]
 fn nobody_is_asked_where_load_balancers_are_turned_off() {
-    let sandbox = common::quiet(1);
+    let sandbox = common::socket_cluster(1);
     assert!(hetzner(&sandbox, None).load_balancers().is_none());
 }

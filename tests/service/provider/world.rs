@@ -105,7 +105,7 @@ impl World {
 
     /// What the controller will do: look, change, wait, until nothing is left. The changes' lines,
     /// those that failed with `!` and the error behind.
-    pub fn settle(&self) -> Vec<String> {
+    pub fn converge(&self) -> Vec<String> {
         let mut made = Vec::new();
         for _ in 0..8 {
             let plan = self.plan();

@@ -45,10 +45,10 @@ fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
 
     // By its name they do not get it either.
     other.annotate("web", "name", Some("kubernetes-default-web"));
-    other.tells("web", "LoadBalancerNameTaken", &["kubernetes-default-web"]);
+    other.wait_for_event("web", "LoadBalancerNameTaken", &["kubernetes-default-web"]);
     other.create("thief", &[("name", "kubernetes-default-web")], &[80]);
     let says = ["names another cluster", "choose another name"];
-    other.tells("thief", "LoadBalancerNotAdopted", &says);
+    other.wait_for_event("thief", "LoadBalancerNotAdopted", &says);
     assert_eq!(other.addresses("thief"), Vec::<String>::new());
     assert_eq!(world.balancers().len(), 2);
 
@@ -67,7 +67,7 @@ fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
 #[test]
 fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create_balancer("front", &json!({}));
     let first = world.create("first", &[("name", "front")], &[80]);
     world.create("second", &[("name", "front")], &[80]);
@@ -78,7 +78,7 @@ fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
     dry.prints(says);
     world.ccm(&["lb", "sync"]).with_code(1);
     assert!(world.of_uid(&first).is_some());
-    world.tells("second", "SyncLoadBalancerFailed", &["is owned by", &first]);
+    world.wait_for_event("second", "SyncLoadBalancerFailed", &["is owned by", &first]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn terraform_applies(world: &World, id: u64, its_own: &Value) {
 fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_released() {
     let cases =
         PROFILES.iter().flat_map(|profile| [true, false].map(|has_labels| (*profile, has_labels)));
-    common::side_by_side(cases.collect(), |(profile, has_labels)| {
+    common::run_in_parallel(cases.collect(), |(profile, has_labels)| {
         let about = format!("{profile}, its own labels: {has_labels}");
         let world = World::with_network(0);
         let network = world.network_id();
@@ -151,7 +151,7 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
         let _daemon = world.daemon(&[profile, OFTEN]);
         let annotations = [("name", "edge"), ("use-private-ip", "true")];
         let uid = world.create("web", &annotations, &[80, 443]);
-        world.tells("web", "LoadBalancerNotAdopted", &["selects no server"]);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &["selects no server"]);
         // Servers come before their nodes.
         let cloud = world.cloud();
         let all = ["one", "two"].map(|name| {
@@ -163,16 +163,16 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
             world.create_server_with(name, spec)
         });
         let says = ["is no node of this cluster"];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         assert_eq!(len(&cloud.load_balancer(id)["services"]), 0, "{about}");
         world.register_nodes_of(&all);
         let balancer = world.up("web");
         assert_eq!(balancer["id"], json!(id), "{about}");
-        world.tells("web", "EnsuredLoadBalancer", &[]);
+        world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
         assert_eq!(len(&balancer["services"]), 2, "{about}");
         terraform_applies(&world, id, &labels);
         world.ticks(8);
-        assert_eq!(world.told("web", "LoadBalancerAdopted").len(), 1, "{about}");
+        assert_eq!(world.event_messages("web", "LoadBalancerAdopted").len(), 1, "{about}");
         assert_eq!(world.balancers().len(), 1, "{about}");
         assert!(world.of_uid(&uid).is_some(), "{about}");
         terraform_applies(&world, id, &labels);
@@ -183,13 +183,13 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
         assert_eq!(len(&left["services"]), 0, "{about}");
         assert_eq!(len(&left["targets"]), 1, "{about}");
         assert_eq!(left["targets"][0]["type"], "label_selector", "{about}");
-        world.tells("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
-        assert_eq!(world.told("web", "DeletedLoadBalancer").len(), 0, "{about}");
+        world.wait_for_event("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
+        assert_eq!(world.event_messages("web", "DeletedLoadBalancer").len(), 0, "{about}");
         // And it is adopted again.
         let again = world.create("web", &annotations, &[80]);
         world.up("web");
         assert_eq!(world.of_uid(&again).unwrap()["id"], json!(id), "{about}");
-        world.nothing_refused();
+        world.assert_nothing_refused();
     });
 }
 
@@ -205,10 +205,10 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
         let ways = [true, false];
         ways.map(|by_command| (*owner, by_command))
     });
-    common::side_by_side(cases.collect(), |((label, value), by_command)| {
+    common::run_in_parallel(cases.collect(), |((label, value), by_command)| {
         let about = format!("{label}={value}");
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let labels = json!({"labels": {label: value}});
         let id = world.create_balancer("prod-api", &labels);
         let cloud = world.cloud();
@@ -220,7 +220,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
         assert_eq!(cloud.load_balancer(id), before, "{about}");
         assert_eq!(world.balancers().len(), 1, "{about}");
         let says = [about.as_str(), "choose another name", &command(id)];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
 
         match by_command {
             true => {
@@ -229,7 +229,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
             }
             false => {
                 add_label(&world, id, ADOPT, "default.web");
-                world.settle(&[]);
+                world.converge(&[]);
             }
         }
         let adopted = world.of_uid(&uid).unwrap();
@@ -241,7 +241,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
             one["labels"].as_object_mut().unwrap().remove(ADOPT);
         });
         world.annotate("web", "type", Some("lb21"));
-        world.settle(&[]);
+        world.converge(&[]);
         let synced = world.of_uid(&uid).unwrap();
         assert_eq!(synced["load_balancer_type"]["name"], "lb21", "{about}");
     });
@@ -251,7 +251,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
 fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
     for profile in PROFILES {
         let world = World::new(1);
-        world.settle(&[profile]);
+        world.converge(&[profile]);
         let labels = json!({"provisioner": "terraform"});
         let port = json!({"protocol": "tcp", "listen_port": 6443, "destination_port": 6443});
         let its_own = json!({"labels": labels, "services": [port]});
@@ -261,10 +261,10 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
         let daemon = world.daemon(&[profile, OFTEN]);
         let uid = world.create("web", &[("name", "k8s-api")], &[80]);
         let says = ["6443", &command(id)];
-        world.tells("web", "LoadBalancerNotAdopted", &says);
+        world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         world.ticks(4);
         assert_eq!(cloud.load_balancer(id), before, "{profile}");
-        assert_eq!(world.told("web", "LoadBalancerNotAdopted").len(), 1);
+        assert_eq!(world.event_messages("web", "LoadBalancerNotAdopted").len(), 1);
         // Nor is it deleted with the Service.
         world.delete_and_wait("web");
         assert_eq!(cloud.load_balancer(id), before, "{}", daemon.log());
@@ -276,7 +276,7 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
         assert_ne!(uid, again);
         let adopted = world.of_uid(&again).unwrap();
         assert_eq!(adopted["id"], json!(id), "{profile}");
-        world.tells("web", "LoadBalancerAdopted", &["k8s-api", "only released"]);
+        world.wait_for_event("web", "LoadBalancerAdopted", &["k8s-api", "only released"]);
         assert_eq!(adopted["services"][0]["listen_port"], 80);
         world.delete_and_wait("web");
         let left = cloud.load_balancer(id);
@@ -298,11 +298,11 @@ fn what_changes_just_before_a_write_is_seen() {
         ("protected", |world, id| world.protect(id), true),
         ("another Service's", |world, id| add_label(world, id, SERVICE_UID, "another"), true),
     ];
-    common::side_by_side(cases.to_vec(), |(what, hand, stays)| {
+    common::run_in_parallel(cases.to_vec(), |(what, hand, stays)| {
         let world = World::new(1);
         world.create("web", &[], &[80]);
-        world.settle(&[]);
-        let id = id(&world.only());
+        world.converge(&[]);
+        let id = id(&world.only_balancer());
         let _daemon = world.daemon(&[NO_RESYNC]);
         let hook = common::before(&world.sandbox, move |world| hand(world, id));
         let rule = on("GET /v1/load_balancers/*", hook);
@@ -315,7 +315,7 @@ fn what_changes_just_before_a_write_is_seen() {
         assert_eq!(left.len(), usize::from(stays), "{what}: {left:#?}");
         if what == "another's target" {
             let says = ["is no node of this cluster"];
-            world.tells("web", "LoadBalancerReleased", &says);
+            world.wait_for_event("web", "LoadBalancerReleased", &says);
             let (ports, targets) = (len(&left[0]["services"]), len(&left[0]["targets"]));
             assert_eq!((ports, targets), (0, 1));
             assert_eq!(left[0]["labels"], json!({}));
@@ -334,9 +334,9 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
         (CLUSTER_UID, "another", Some("names another cluster")),
         ("caph-cluster-prod", "owned", Some("another program")),
     ];
-    common::side_by_side(cases, |(label, value, refused)| {
+    common::run_in_parallel(cases, |(label, value, refused)| {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let id = world.create_balancer("edge", &json!({}));
         let hook = common::before(&world.sandbox, move |world| {
             add_label(world, id, label, value);
@@ -349,7 +349,7 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
         if let Some(why) = refused {
             assert_eq!(ran.code, 1, "{ran:?}");
             assert_eq!(one["labels"], json!({ label: value }));
-            world.tells("web", "LoadBalancerNotAdopted", &[why]);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &[why]);
         } else {
             assert_eq!(ran.code, 0, "{ran:?}");
             assert_eq!(one["labels"][label], value);
@@ -363,9 +363,9 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
 fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
     for field in ["labels", "protection", "services", "targets"] {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         world.create_balancer("edge", &json!({}));
-        let mut one = world.only();
+        let mut one = world.only_balancer();
         one.as_object_mut().unwrap().remove(field);
         let page = json!({
             "load_balancers": [one],
@@ -394,7 +394,7 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     let old = world.create_balancer("old", &json!({"labels": {ADOPT: "default.web"}}));
     let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
     let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
-    world.tells("web", "LoadBalancerNotAdopted", &parts);
+    world.wait_for_event("web", "LoadBalancerNotAdopted", &parts);
     // It is no failure: nothing recovers from it.
     let mark = world.mark();
     world.ticks(20);
@@ -403,7 +403,7 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.cloud().delete_load_balancer(new_id);
-    world.tells("web", "LoadBalancerAdopted", &[&old_shown]);
+    world.wait_for_event("web", "LoadBalancerAdopted", &[&old_shown]);
     assert_eq!(world.up("web")["id"], old);
 }
 
@@ -411,9 +411,9 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
 #[test]
 fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
     let cases = vec![("team-a.web", false), ("default.old", true), ("default.web", true)];
-    common::side_by_side(cases, |(of, is_adopted)| {
+    common::run_in_parallel(cases, |(of, is_adopted)| {
         let world = World::new(1);
-        world.settle(&[]);
+        world.converge(&[]);
         let cluster = world.uid("kubernetes");
         let labels =
             json!({SERVICE_UID: "gone", CLUSTER_UID: cluster, "ccm-from-scratch/service": of});
@@ -426,7 +426,7 @@ fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_
         if !is_adopted {
             assert_eq!(world.cloud().load_balancer(id), before, "{of}");
             let says = ["team-a.web", &command(id)];
-            world.tells("web", "LoadBalancerNotAdopted", &says);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         }
     });
 }

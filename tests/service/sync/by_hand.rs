@@ -105,7 +105,7 @@ impl Hand {
             Hand::Actions(actions) => {
                 for (action, body) in actions {
                     let before = shape(&cloud.load_balancer(id));
-                    world.act(&format!("/load_balancers/{id}/actions/{action}"), &body(ids));
+                    world.post(&format!("/load_balancers/{id}/actions/{action}"), &body(ids));
                     wait_until(action, || shape(&cloud.load_balancer(id)) != before);
                 }
             }
@@ -140,11 +140,11 @@ fn shape(balancer: &Value) -> Value {
 
 fn with_service(profile: &str) -> (World, u64) {
     let world = World::new(2);
-    world.settle(&[profile]);
+    world.converge(&[profile]);
     let annotations = [("name", "front"), ("ipv4-rdns", "front.example")];
     world.create("web", &annotations, &[80, 443]);
-    world.settle(&[profile]);
-    let id = id(&world.only());
+    world.converge(&[profile]);
+    let id = id(&world.only_balancer());
     (world, id)
 }
 
@@ -179,9 +179,9 @@ fn comes_back(
 
 #[test]
 fn every_field_of_an_https_port_and_the_network_are_too() {
-    common::side_by_side(PROFILES.to_vec(), |profile| {
+    common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let world = World::with_network(2);
-        world.settle(&[profile]);
+        world.converge(&[profile]);
         let certificate = |name: &str| {
             let body = json!({"name": name, "type": "managed", "domain_names": ["a.example"]});
             world.create_certificate(body)
@@ -195,12 +195,12 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
             ("private-ipv4", "10.0.0.77"),
         ];
         world.create("web", &annotations, &[443]);
-        world.settle(&[profile]);
-        let right = world.only();
+        world.converge(&[profile]);
+        let right = world.only_balancer();
         let id = id(&right);
         assert_eq!(right["private_net"][0]["ip"], "10.0.0.77");
         for (field, wanted, hand) in HTTPS_CASES {
-            let edit = || hand.act(&world, id, &ids);
+            let edit = || hand.post(&world, id, &ids);
             comes_back(&world, id, &right, profile, (field, *wanted), edit);
         }
     });
@@ -208,7 +208,7 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
 
 #[test]
 fn every_field_is_shown_before_and_brought_back() {
-    common::side_by_side(PROFILES.to_vec(), |profile| {
+    common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
         let cloud = world.cloud();
         let right = cloud.load_balancer(id);
@@ -221,7 +221,7 @@ fn every_field_is_shown_before_and_brought_back() {
 
 #[test]
 fn all_at_once_are_brought_back_at_the_next_resync() {
-    common::side_by_side(PROFILES.to_vec(), |profile| {
+    common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
         let cloud = world.cloud();
         let right = cloud.load_balancer(id);
@@ -244,8 +244,8 @@ fn all_at_once_are_brought_back_at_the_next_resync() {
 fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
-    let id = id(&world.only());
+    world.converge(&[]);
+    let id = id(&world.only_balancer());
     let added = common::before(&world.sandbox, move |world| {
         world.edit_balancer(id, |one| {
             let mut port = one["services"][0].clone();
@@ -262,7 +262,7 @@ fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
         service["spec"]["ports"].as_array_mut().unwrap().push(port);
     });
     world.ccm(&["lb", "sync"]).with_code(0);
-    let services = &world.only()["services"];
+    let services = &world.only_balancer()["services"];
     assert_eq!(services[1]["destination_port"], 31_081, "{services}");
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
 }

@@ -100,11 +100,11 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     assert!(world.has_node("worker-2"));
     let writes = world.cloud_writes(mark);
     assert_eq!(writes, Vec::<String>::new(), "{}", daemon.log());
-    assert_eq!(world.told("web", "UpdateLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "UpdateLoadBalancerFailed"), [""; 0]);
     // One that is created meanwhile is created with the others at once.
     let other = world.create("other", &[], &[80]);
     world.up("other");
-    world.tells("other", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("other", "EnsuredLoadBalancer", &[]);
     assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"]);
     assert_eq!(targets(&world.of_uid(&other).unwrap()), [stays]);
     world.delete_and_wait("other");
@@ -132,12 +132,12 @@ fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     let mark = world.mark();
     let uid = world.create("web", &[], &[80]);
     world.up("web");
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     world.ticks(2);
     // The first one is refused. No target is added one by one.
     assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"; 2]);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [stays]);
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_old_target_stays_until_a_new_one_works() {
     let mark = world.mark();
     world.annotate("web", "node-selector", Some(&of("worker-2")));
     let says = ["it has no address", "remove target worker-1: not yet"];
-    world.tells("web", "UpdateLoadBalancerFailed", &says);
+    world.wait_for_event("web", "UpdateLoadBalancerFailed", &says);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
     // Then it is accepted.
     wait_until("the new target alone", || targets(&world.of_uid(&uid).unwrap()) == [new]);
@@ -202,7 +202,7 @@ fn without_any_node_there_is_an_address_and_a_warning() {
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     world.up("web");
-    world.tells("web", "UnAvailableLoadBalancer", &["no available nodes"]);
+    world.wait_for_event("web", "UnAvailableLoadBalancer", &["no available nodes"]);
     let server = world.join_node("first");
     wait_until("its target", || targets(&world.of_uid(&uid).unwrap()) == [server]);
 }

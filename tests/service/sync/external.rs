@@ -78,7 +78,7 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
     world.create("web", &[BY_NAME], &[80]);
     let command = format!("hcloud load-balancer add-label --overwrite {id} {EXTERNAL}=default");
     let says = ["does not allow it to namespace default", &command];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     // Nor for another namespace.
     allow(&world, id, Some("shop"));
@@ -86,11 +86,11 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
     allow(&world, id, None);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     assert_eq!(as_it_is(&world, id), before);
-    assert_eq!(world.told("web", "SyncLoadBalancerFailed").len(), 1);
+    assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed").len(), 1);
     // One that does not exist is named, and none is made in its place.
     world.annotate("web", "external", Some("edge"));
     let says = ["has no load balancer \"edge\""];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     // Its end needs nothing.
     world.delete_and_wait("web");
@@ -114,7 +114,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
             ports(&as_it_is(&world, id)).len() == 4 && targets(&as_it_is(&world, id)).len() == 3
         });
         for name in ["web", "shop"] {
-            world.tells(name, "EnsuredLoadBalancer", &[]);
+            world.wait_for_event(name, "EnsuredLoadBalancer", &[]);
             let ip = text(&before["public_net"]["ipv4"]["ip"]);
             wait_until("its address", || world.addresses(name).first() == Some(&ip));
         }
@@ -123,8 +123,8 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         let (has, lacks) = if *of_80 == web { (&web, "shop") } else { (&shop, "web") };
         let expected = owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)]);
         assert_eq!(ports(&now), expected);
-        world.tells(lacks, "PortConflict", &["port 80 can't be had"]);
-        let said = ["web", "shop"].map(|name| world.told(name, "TargetsShared"));
+        world.wait_for_event(lacks, "PortConflict", &["port 80 can't be had"]);
+        let said = ["web", "shop"].map(|name| world.event_messages(name, "TargetsShared"));
         let said = said.concat().join("\n");
         assert!(said.contains("6443 among them"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
@@ -138,7 +138,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
             all.retain(|label, _| !labels[label].is_null());
         });
         let mark = world.mark();
-        world.settle(&[]);
+        world.converge(&[]);
         assert_eq!(world.writes(mark), [format!("PUT /load_balancers/{id}")]);
         let mut written = as_it_is(&world, id)["labels"].clone();
         let mut labels = now["labels"].as_object().unwrap().keys();
@@ -160,7 +160,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         assert_eq!(as_it_is(&world, id), before, "{}", daemon.log());
     }
     only_parts_were_written(&world, id);
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 #[test]
@@ -171,23 +171,23 @@ fn without_targets_of_ours_and_with_those_that_were_there_before() {
     // Its owner has a node among its targets.
     let node = world.server_id("worker-1");
     world.add_target(id, node);
-    world.settle(&[]);
+    world.converge(&[]);
     let before = as_it_is(&world, id);
     let mark = world.mark();
     world.create("web", &[BY_NAME, ("external-targets", "false")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(targets(&as_it_is(&world, id)), targets(&before));
-    assert_eq!(world.told("web", "TargetsShared"), [""; 0]);
+    assert_eq!(world.event_messages("web", "TargetsShared"), [""; 0]);
     world.annotate("web", "external-targets", None);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
-    world.tells("web", "TargetsShared", &["6443"]);
+    world.wait_for_event("web", "TargetsShared", &["6443"]);
     world.annotate("web", "external-targets", Some("false"));
-    world.settle(&[]);
+    world.converge(&[]);
     let now = as_it_is(&world, id);
     assert_eq!(targets(&now), targets(&before), "those of others stay");
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.service("web"), None);
     let writes = world.cloud_writes(mark);
     assert_eq!(as_it_is(&world, id), before, "{writes:#?}");
@@ -202,13 +202,13 @@ fn a_service_without_a_port_there_adds_no_target() {
     allow(&world, id, Some(""));
     let before = as_it_is(&world, id);
     world.create("web", &[BY_NAME], &[6443]);
-    world.settle(&[]);
-    world.tells("web", "PortConflict", &["port 6443 can't be had"]);
+    world.converge(&[]);
+    world.wait_for_event("web", "PortConflict", &["port 6443 can't be had"]);
     assert_eq!(as_it_is(&world, id), before);
     // One that keeps none of its ports takes away what came with them.
     let set_port = |number: u16| {
         world.set_port("web", number);
-        world.settle(&[]);
+        world.converge(&[]);
     };
     set_port(80);
     assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
@@ -216,7 +216,7 @@ fn a_service_without_a_port_there_adds_no_target() {
     assert_eq!(as_it_is(&world, id), before);
     assert!(world.addresses("web").is_empty());
     world.annotate("web", "external", None);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(as_it_is(&world, id), before);
     world.is_at_rest();
 }
@@ -232,7 +232,7 @@ fn from_its_own_to_one_of_others_and_back() {
     let uid = world.create("web", &[], &[80]);
     let own = id(&world.up("web"));
     world.annotate("web", "external", Some("edge-lb"));
-    world.tells("web", "LoadBalancerChanges", &["to edge-lb"]);
+    world.wait_for_event("web", "LoadBalancerChanges", &["to edge-lb"]);
     wait_until("the end of its own", || world.balancers().len() == 1);
     let ip = text(&before["public_net"]["ipv4"]["ip"]);
     assert_eq!(world.addresses("web")[0], ip);
@@ -282,7 +282,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let first = world.daemon(&[NO_RESYNC]);
     world.create("web", &[BY_NAME], &[80, 443, 8080]);
     wait_until("its ports", || ports(&as_it_is(&world, id)).len() == 4);
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     drop(first);
     let cloud = world.cloud();
     only_labels_of_the_owner_stay(&world, id);
@@ -321,13 +321,13 @@ fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
     let id = terraforms(&world, "edge-lb");
     allow(&world, id, Some("default"));
     world.create("web", &[BY_NAME], &[80, 443]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(ports(&as_it_is(&world, id)).len(), 3);
     only_labels_of_the_owner_stay(&world, id);
     world.annotate("web", "external", None);
     let mark = world.mark();
-    world.settle(&[]);
-    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.converge(&[]);
+    world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
     let is_of_the_owner = |call: &&String| call.contains(&format!("/load_balancers/{id}"));
     assert_eq!(world.cloud_writes(mark).iter().find(is_of_the_owner), None);
     for number in [80, 443] {

@@ -76,11 +76,11 @@ fn new_targets_end_no_failure_that_lasts() {
     let daemon = world.daemon(&[NO_RESYNC]);
     wait_until("one target", || targets(&world.up("web")).len() == 1);
     world.annotate("web", "external", Some("nowhere"));
-    world.tells("web", "SyncLoadBalancerFailed", &["nowhere"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["nowhere"]);
     for count in 2..=3 {
         world.join_node(&format!("joined-{count}"));
         wait_until("a new target", || targets(&world.up("web")).len() == count);
-        world.tells("web", "UpdatedLoadBalancer", &["new hosts"]);
+        world.wait_for_event("web", "UpdatedLoadBalancer", &["new hosts"]);
     }
     world.ticks(5);
     let failures = lines(&daemon, &["(SyncLoadBalancerFailed)"]);
@@ -113,7 +113,7 @@ fn findings_of_one_reason_do_not_evict_each_other() {
         let name = format!("none-{n:04}");
         assert_eq!(lines(&daemon, &[&name]), 1, "{}", daemon.log());
     }
-    let told = world.told("web", "UnknownAnnotation");
+    let told = world.event_messages("web", "UnknownAnnotation");
     assert_eq!(told.len(), 3, "{told:?}");
     // The same three; the creation, perhaps before its node was there. None is counted up at each of the ticks.
     let writes = event_writes(&world, "web");
@@ -134,7 +134,7 @@ fn many_findings_of_one_service_delay_no_other() {
         world.create("good", &[], &[80]);
         wait_at_most(Duration::from_secs(5), "an address", || world.has_address("good"));
         wait_until("findings", || lines(&daemon, &["service/default/bad"]) > 0);
-        world.tells("good", "EnsuredLoadBalancer", &[]);
+        world.wait_for_event("good", "EnsuredLoadBalancer", &[]);
         world.ticks(10);
         let (logged, log) = (lines(&daemon, &["WARN", "service/default/bad"]), daemon.log());
         assert!(logged <= FINDINGS_AT_MOST, "{count}: {logged} lines: {log}");
@@ -156,8 +156,8 @@ fn a_long_message_is_cut() {
     let long = "ä".repeat(500);
     let names = ["algorithm-type", "protocol", "health-check-protocol", "uses-proxyprotocol"];
     world.create("web", &names.map(|name| (name, long.as_str())), &[80]);
-    world.tells("web", "SyncLoadBalancerFailed", &["algorithm-type"]);
-    for message in world.told("web", "SyncLoadBalancerFailed") {
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["algorithm-type"]);
+    for message in world.event_messages("web", "SyncLoadBalancerFailed") {
         assert_eq!(message.chars().count(), 1000, "{message}");
         assert!(message.ends_with('…'), "{message}");
     }
@@ -175,7 +175,7 @@ fn a_service_that_is_too_large_is_left_as_it_is() {
     let before = world.up("web");
     world.annotate("web", "http-certificates", Some(&"1,".repeat(40_000)));
     let says = ["annotations", "are read at most"];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(3);
     assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());
     // Its end does not need them.

@@ -101,7 +101,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         assert_eq!(writes.iter().find(makes), None, "{profile}");
         assert_eq!(world.balancer("web")["labels"][CLUSTER_UID], *first);
         assert!(!daemon.log().contains("orphan"), "{}", daemon.log());
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
@@ -127,9 +127,9 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
     world.delete("old");
     tls_secrets::renew(&world, "web-tls", &tls_secrets::fresh());
     let unknown = "the Service default/kubernetes, whose UID names this cluster";
-    world.tells("new", "SyncLoadBalancerFailed", &[unknown]);
-    world.tells("old", "DeleteLoadBalancerFailed", &[unknown]);
-    world.tells("web", "SyncLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("new", "SyncLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("old", "DeleteLoadBalancerFailed", &[unknown]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &[unknown]);
     world.ticks(8);
     assert_eq!(world.cloud_writes(mark), added, "{}", daemon.log());
     assert!(world.has_finalizer("old"));
@@ -154,14 +154,14 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
 fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that_says_it() {
     for is_same_lease in [true, false] {
         let world = tls_secrets::world();
-        world.settle(&[NO_LEASE]);
+        world.converge(&[NO_LEASE]);
         world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
-        world.settle(&[NO_LEASE]);
+        world.converge(&[NO_LEASE]);
         let before = world.certificates();
         assert_eq!((before.len(), ports(&world)), (1, 2));
         // Its targets do not show whose it is.
         let stranger = world.create_server("stranger");
-        let id = id(&world.only());
+        let id = id(&world.only_balancer());
         world.add_target(id, stranger);
         world.create_lease(json!({}));
         let lease_uid = world.lease()["metadata"]["uid"].clone();
@@ -181,7 +181,7 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
         let daemon = world.daemon(&[OFTEN]);
         if !is_same_lease {
             add_port(&world, 8080, 2);
-            world.tells("web", "LoadBalancerNotAdopted", &["names another cluster"]);
+            world.wait_for_event("web", "LoadBalancerNotAdopted", &["names another cluster"]);
             let own = world.uid("kubernetes");
             wait_until("the UID of its own", || noted(&world)["identity"] == *own);
             assert_eq!(ports(&world), 2);
@@ -204,9 +204,9 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
 fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_no_answer_does_nothing()
  {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert!(noted(&world)["identity"].is_string());
     let words = ["lb", "sync", "--dry-run"];
     let faults = world.faults();

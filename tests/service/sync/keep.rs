@@ -34,15 +34,15 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         let world = World::new(1);
         let flags = &[profile, DELETE_ORPHANS];
         world.create("web", &[YES, ("name", "front")], &[80]);
-        world.settle(flags);
-        let front = id(&world.only());
+        world.converge(flags);
+        let front = id(&world.only_balancer());
         let addresses = world.addresses("web");
         assert_eq!(as_it_is(&world, front)["labels"][KEEP], "default.web");
         match ends {
             true => world.delete("web"),
             false => world.edit("web", |one| one["spec"]["type"] = json!("ClusterIP")),
         }
-        world.settle(flags);
+        world.converge(flags);
         let kept = as_it_is(&world, front);
         assert!(is_kept(&kept, "default.web"), "{kept:#}");
         if ends {
@@ -51,7 +51,7 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         // It is no orphan, and no other Service gets it unasked.
         assert!(!list(&world).contains("orphan"));
         world.create("other", &[], &[80]);
-        world.settle(flags);
+        world.converge(flags);
         assert_eq!(as_it_is(&world, front), kept);
         let ran = world.ccm(&["lb", "list", "-o", "json"]);
         let found = &ran.json()["kept"][0];
@@ -63,13 +63,13 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         ran.prints("is kept and costs money");
 
         let uid = world.create("again", &[("name", "front")], &[443]);
-        world.settle(flags);
+        world.converge(flags);
         let now = as_it_is(&world, front);
         assert_eq!(now["labels"][SERVICE_UID], json!(uid));
         assert!(now["labels"][KEEP].is_null(), "{}", now["labels"]);
         assert_eq!(world.addresses("again"), addresses);
         assert_eq!(world.balancers().len(), 2);
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
@@ -77,15 +77,15 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
 fn one_of_another_namespace_does_not_get_it() {
     let world = World::new(1);
     world.create("web", &[YES, ("name", "front")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.delete("web");
-    world.settle(&[]);
-    let kept = world.only();
+    world.converge(&[]);
+    let kept = world.only_balancer();
     world.create_namespace("hostile");
     world.create("hostile/web", &[("name", "front")], &[80]);
     let ran = world.once(&[]).with_code(1);
     ran.warns("of another namespace");
-    assert_eq!(world.only(), kept);
+    assert_eq!(world.only_balancer(), kept);
 }
 
 /// The label is there before the deletion, so that one which we do not see finds it.
@@ -93,13 +93,13 @@ fn one_of_another_namespace_does_not_get_it() {
 fn deleted_by_force_it_is_no_orphan() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.annotate("web", "keep", Some("true"));
-    world.settle(&[]);
+    world.converge(&[]);
     world.remove_finalizers("web");
     world.delete("web");
-    let before = as_it_is(&world, id(&world.only()));
-    world.settle(&[DELETE_ORPHANS]);
+    let before = as_it_is(&world, id(&world.only_balancer()));
+    world.converge(&[DELETE_ORPHANS]);
     assert_eq!(as_it_is(&world, id(&before)), before);
     assert!(list(&world).contains("Kept"), "{}", list(&world));
 }
@@ -119,10 +119,10 @@ fn the_annotation_at_the_end_decides() {
         let world = World::new(1);
         let first = before.map(|value| ("keep", value));
         world.create("web", first.as_slice(), &[80]);
-        world.settle(&[]);
+        world.converge(&[]);
         world.annotate("web", "keep", at_end);
         world.delete("web");
-        world.settle(&[]);
+        world.converge(&[]);
         let all = world.balancers();
         assert_eq!(all.len(), usize::from(stays), "{before:?}, {at_end:?}");
         assert!(all.iter().all(|one| is_kept(one, "default.web")), "{all:?}");
@@ -130,15 +130,15 @@ fn the_annotation_at_the_end_decides() {
     // Without it the label is taken off, and the load balancer is deleted as ever.
     let world = World::new(1);
     world.create("web", &[YES], &[80]);
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     world.annotate("web", "keep", None);
-    world.settle(&[HCLOUD]);
-    assert!(world.only()["labels"][KEEP].is_null());
+    world.converge(&[HCLOUD]);
+    assert!(world.only_balancer()["labels"][KEEP].is_null());
     let mark = world.mark();
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.delete("web");
-    world.settle(&[HCLOUD]);
+    world.converge(&[HCLOUD]);
     assert_eq!(world.balancers().len(), 0);
 }
 
@@ -146,30 +146,30 @@ fn the_annotation_at_the_end_decides() {
 #[test]
 fn of_a_group_it_stays_after_the_last() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let before = as_it_is(&world, edge);
     world.create("old", &[EDGE, YES], &[80]);
     world.create("young", &[EDGE, ("keep", "true")], &[81]);
     world.create("external", &[("external", "edge-lb"), YES], &[82]);
-    world.settle(&[]);
+    world.converge(&[]);
     let group = world.balancers().into_iter().find(|one| id(one) != edge);
     let shared = id(&group.unwrap());
     assert_eq!(as_it_is(&world, shared)["labels"][KEEP], "default.edge");
     for name in ["old", "external"] {
         world.delete(name);
     }
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(as_it_is(&world, edge)["labels"], before["labels"]);
     assert_eq!(len(&as_it_is(&world, shared)["services"]), 1);
     world.delete("young");
-    world.settle(&[]);
+    world.converge(&[]);
     let kept = as_it_is(&world, shared);
     assert!(is_kept(&kept, "default.edge"), "{kept:#}");
     let name = text(&kept["name"]);
     world.create("new", &[EDGE, ("name", &name)], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 2);
     assert!(as_it_is(&world, shared)["labels"][KEEP].is_null());
 }
@@ -179,7 +179,9 @@ fn killed_at_each_write_it_is_kept() {
     killed_at_each_write(Scenario {
         before: |world| drop(world.create("web", &[YES], &[80, 443])),
         change: |world| world.delete("web"),
-        is_done: |world| world.service("web").is_none() && is_kept(&world.only(), "default.web"),
+        is_done: |world| {
+            world.service("web").is_none() && is_kept(&world.only_balancer(), "default.web")
+        },
     });
 }
 
@@ -188,10 +190,12 @@ fn killed_at_each_write_it_is_had_again() {
     killed_at_each_write(Scenario {
         before: |world| {
             world.create("web", &[YES, ("name", "front")], &[80]);
-            world.settle(&[]);
+            world.converge(&[]);
             world.delete("web");
         },
         change: |world| drop(world.create("new", &[("name", "front")], &[443])),
-        is_done: |world| world.has_address("new") && world.only()["labels"][KEEP].is_null(),
+        is_done: |world| {
+            world.has_address("new") && world.only_balancer()["labels"][KEEP].is_null()
+        },
     });
 }

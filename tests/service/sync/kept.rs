@@ -30,7 +30,7 @@ fn a_service_made_again_has_its_address_its_certificate_and_its_name() {
     // With a name for the certificate, and without.
     let names = [Some("front"), None];
     let cases = names.iter().flat_map(|name| PROFILES.map(|profile| (*name, profile)));
-    common::side_by_side(cases.collect(), |(name, profile)| {
+    common::run_in_parallel(cases.collect(), |(name, profile)| {
         let world = World::new(1);
         let (id, address) = primary_ip(&world, "kept");
         let (by_id, is_ours) = (id.to_string(), profile == PROFILES[0]);
@@ -83,7 +83,7 @@ fn an_address_that_is_still_taken_is_waited_for() {
             "is assigned to load balancer kubernetes-default-old",
             "choose another",
         ];
-        world.tells("new", "SyncLoadBalancerFailed", &says);
+        world.wait_for_event("new", "SyncLoadBalancerFailed", &says);
         assert_eq!(world.balancers().len(), 1);
         world.delete("old");
         world.up("new");
@@ -109,7 +109,7 @@ fn what_the_api_refuses_is_said_with_what_to_do() {
         "primary IP is already assigned (primary_ip_assigned",
         "free the Primary IP, or choose another",
     ];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.up("web");
     assert_eq!(world.addresses("web")[0], address);
     assert_eq!(world.balancers().len(), 1);
@@ -151,14 +151,14 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let world = World::new(1);
     let list = || world.ccm(&["lb", "list"]).stdout;
     let json = |words: &[&str]| world.ccm(&[&["lb", "list", "-o=json"], words].concat());
-    world.settle(&[]);
+    world.converge(&[]);
     let managed = [
         ("protocol", "https"),
         ("certificate-type", "managed"),
         ("http-managed-certificate-domains", "example.com"),
     ];
     world.create("web", &managed, &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let shown = list();
     assert!(shown.contains("default/web"), "{shown}");
     assert!(!shown.contains("Kept"), "{shown}");
@@ -169,7 +169,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
         "labels": {CLUSTER_UID: "another", SERVICE_UID: "theirs"},
     }));
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     let shown = list();
     let words = common::one_line(&shown);
     let expected = format!(

@@ -11,7 +11,7 @@ const CLOSED: &str = "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK";
 #[test]
 fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     let mut world = World::with_network(1);
-    world.settle(&[]);
+    world.converge(&[]);
     let by_annotation = world.create(
         "annotated",
         &[("use-private-ip", "true"), ("disable-public-network", "true")],
@@ -20,7 +20,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     let plain = world.env.clone();
     world.env = common::with(plain.clone(), &[(PRIVATE, "true"), (CLOSED, "true")]);
     let by_variable = world.create("plain", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.env = plain;
     world.annotate("annotated", "use-private-ip", None);
     world.annotate("annotated", "disable-public-network", None);
@@ -28,7 +28,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
     world.once(&[]).with_code(1);
     for name in ["annotated", "plain"] {
         let says = ["public interface", "is off", "disable-public-network"];
-        world.tells(name, "SyncLoadBalancerFailed", &says);
+        world.wait_for_event(name, "SyncLoadBalancerFailed", &says);
     }
     let daemon = world.daemon(&[OFTEN]);
     world.ticks(4);
@@ -46,13 +46,13 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
 #[test]
 fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     let world = World::with_network(3);
-    world.settle(&[]);
+    world.converge(&[]);
     let uid = world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let second = world.server_id("worker-2");
     let network = world.network_id();
     let detach = |path: &str| {
-        world.act(&format!("/servers/{second}/actions/{path}"), &json!({"network": network}));
+        world.post(&format!("/servers/{second}/actions/{path}"), &json!({"network": network}));
         let is_in = || !world.ip("worker-2").is_empty();
         wait_until(path, || is_in() == (path == "attach_to_network"));
     };

@@ -37,9 +37,9 @@ fn writes(scenario: &Scenario) -> usize {
 
 fn begun(scenario: &Scenario) -> World {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     (scenario.before)(&world);
-    world.settle(&[]);
+    world.converge(&[]);
     (scenario.change)(&world);
     world
 }
@@ -56,7 +56,7 @@ fn finish(world: &World, scenario: &Scenario) {
 pub fn killed_at_each_write(scenario: Scenario) {
     let count = writes(&scenario);
     assert!(count > 2, "{count}");
-    common::side_by_side((1..=count as u64).collect(), |n| {
+    common::run_in_parallel((1..=count as u64).collect(), |n| {
         let world = begun(&scenario);
         let (daemon, rule) = killed_after(&world, NO_RESYNC, n);
         wait_until("the write, or the end", || {
@@ -140,7 +140,7 @@ fn one_of_others_is_used_and_left() {
             world.create("new", &[BY_NAME], &[443]);
         },
         is_done: |world| {
-            let one = world.only();
+            let one = world.only_balancer();
             let ip = text(&one["public_net"]["ipv4"]["ip"]);
             world.service("old").is_none()
                 && is(world, &[&[(443, "new"), (6443, "")]])
@@ -160,7 +160,7 @@ fn the_last_one_leaves_one_of_others_as_it_was() {
         },
         change: |world| world.delete("web"),
         is_done: |world| {
-            let one = world.only();
+            let one = world.only_balancer();
             let is_it = world.service("web").is_none()
                 && ports(&one) == owned(&[(6443, "")])
                 && targets(&one).len() == 1

@@ -19,7 +19,7 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         let mark = world.mark();
         let uid = world.create("web", &[], &[80, 443, 8080]);
         let balancer = world.up("web");
-        world.tells("web", "EnsuredLoadBalancer", &[]);
+        world.wait_for_event("web", "EnsuredLoadBalancer", &[]);
         world.ticks(3);
         let expected = [STATUS, "POST /load_balancers", STATUS];
         assert_eq!(world.writes(mark), expected, "{profile}");
@@ -41,8 +41,8 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         let private = &balancer["private_net"][0]["ip"];
         let expected = [&public["ipv4"]["ip"], &public["ipv6"]["ip"], private].map(text);
         assert_eq!(world.addresses("web"), expected);
-        assert_eq!(world.told("web", "EnsuringLoadBalancer").len(), 1);
-        world.nothing_refused();
+        assert_eq!(world.event_messages("web", "EnsuringLoadBalancer").len(), 1);
+        world.assert_nothing_refused();
     }
 }
 
@@ -54,7 +54,7 @@ fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_types_and_a_se
         let mark = world.mark();
         world.create(name, &[], &[80, 443, 8080]);
         let balancer = world.up(name);
-        world.tells(name, "EnsuredLoadBalancer", &[]);
+        world.wait_for_event(name, "EnsuredLoadBalancer", &[]);
         world.ticks(3);
         let public = &balancer["public_net"];
         let expected = [&public["ipv4"]["ip"], &public["ipv6"]["ip"]].map(text);
@@ -113,7 +113,7 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
         world.ticks(1);
         let mark = world.mark();
         world.delete_and_wait("web");
-        world.tells("web", "DeletedLoadBalancer", &[]);
+        world.wait_for_event("web", "DeletedLoadBalancer", &[]);
         let expected = [&format!("DELETE /load_balancers/{id}"), STATUS];
         assert_eq!(world.writes(mark), expected, "{}", daemon.log());
         // As the API's own client sends it; and the load balancer was read just before.
@@ -122,9 +122,9 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
         let at = calls.iter().position(is_delete).unwrap();
         assert!(calls[at].body.is_empty(), "{profile}");
         assert_eq!(calls[at - 1].path, format!("/v1/load_balancers/{id}"));
-        assert_eq!(world.only()["id"], decoy);
-        assert_eq!(world.told("web", "DeletingLoadBalancer").len(), 1);
-        world.nothing_refused();
+        assert_eq!(world.only_balancer()["id"], decoy);
+        assert_eq!(world.event_messages("web", "DeletingLoadBalancer").len(), 1);
+        world.assert_nothing_refused();
     }
 }
 
@@ -181,8 +181,8 @@ fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
 fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
     let world = World::new(1);
     let uid = world.create("web", &[], &[80]);
-    world.settle(&[]);
-    let id = id(&world.only());
+    world.converge(&[]);
+    let id = id(&world.only_balancer());
     let protect = common::before(&world.sandbox, move |world| world.protect(id));
     let delete = on("DELETE /v1/load_balancers/*", protect);
     world.faults().add(delete.nth(1));
@@ -190,9 +190,9 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
     let ran = world.once(&[]).with_code(0);
     assert_eq!(world.service("web"), None, "{ran:?}");
     assert!(world.of_uid(&uid).is_some());
-    world.tells("web", "LoadBalancerProtected", &["protected"]);
-    assert_eq!(world.told("web", "DeleteLoadBalancerFailed"), [""; 0]);
-    assert_eq!(world.told("web", "DeletedLoadBalancer"), [""; 0]);
+    world.wait_for_event("web", "LoadBalancerProtected", &["protected"]);
+    assert_eq!(world.event_messages("web", "DeleteLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "DeletedLoadBalancer"), [""; 0]);
     assert!(!ran.stdout.contains("deleted"), "{ran:?}");
 }
 
@@ -200,7 +200,7 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
 #[test]
 fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
     let sandbox = Arc::downgrade(&world.sandbox);
     let force = Effect::after(move |_| {
@@ -214,7 +214,7 @@ fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() 
     assert_eq!(world.service("web"), None, "{ran:?}");
     let told = ran.stderr.lines().find(|line| line.contains("WARN"));
     let told = told.unwrap_or_else(|| panic!("{ran:?}"));
-    let name = format!("kubernetes-default-web ({})", id(&world.only()));
+    let name = format!("kubernetes-default-web ({})", id(&world.only_balancer()));
     for part in ["service/default/web", &name] {
         assert!(told.contains(part), "{told}");
     }
@@ -259,9 +259,9 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
     let mark = world.mark();
     world.annotate("web", "algorithm-type", Some("least_connections"));
     let names = [&text(&first["name"]), &*format!("twin ({twin})")];
-    world.tells("web", "SyncLoadBalancerFailed", &names);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &names);
     world.delete("web");
-    world.tells("web", "DeleteLoadBalancerFailed", &names);
+    world.wait_for_event("web", "DeleteLoadBalancerFailed", &names);
     world.ticks(2);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     // Somebody decides which is the wrong one.
@@ -273,7 +273,7 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
 #[test]
 fn one_that_serves_nothing_is_told_wherever_somebody_looks() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     let mut dns = service("dns", &[], &[53]);
     dns["spec"]["ports"][0]["protocol"] = json!("UDP");
     world.create_as(dns);
@@ -282,10 +282,10 @@ fn one_that_serves_nothing_is_told_wherever_somebody_looks() {
         let row = list.lines().find(|line| line.starts_with("default/dns"));
         let says = format!("  {diff}UnsupportedProtocolConfigured");
         assert!(row.is_some_and(|row| row.contains(&says)), "{list}");
-        world.settle(&[]);
+        world.converge(&[]);
     }
     let says = ["serves nothing, and costs money"];
-    world.tells("dns", "UnsupportedProtocolConfigured", &says);
+    world.wait_for_event("dns", "UnsupportedProtocolConfigured", &says);
     let findings = world.inspect("dns", &[])["findings"].to_string();
     assert!(findings.contains(says[0]), "{findings}");
 }

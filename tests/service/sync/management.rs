@@ -45,10 +45,10 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.create("plain", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.set_type("plain", "ClusterIP");
-    world.settle(&[]);
-    let id = id(&world.only()).to_string();
+    world.converge(&[]);
+    let id = id(&world.only_balancer()).to_string();
     let mark = world.mark();
     #[rustfmt::skip] // A case is a line.
     let cases: [(&[&str], i32, &str); 12] = [
@@ -82,8 +82,8 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
 fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     let world = World::with_network(2);
     let uid = world.create("web", &[], &[80, 443]);
-    world.settle(&[]);
-    let balancer = id(&world.only());
+    world.converge(&[]);
+    let balancer = id(&world.only_balancer());
     let (before, addresses) = (as_it_is(&world, balancer), world.addresses("web"));
     let mark = world.mark();
     release(&world, "default/web");
@@ -98,7 +98,7 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     let labels = format!("PUT /load_balancers/{balancer}");
     assert_eq!(world.writes(mark), [&labels, status]);
     let says = ["Management of load balancer", "ended"];
-    world.tells("web", "LoadBalancerReleased", &says);
+    world.wait_for_event("web", "LoadBalancerReleased", &says);
     // Again there is nothing to do.
     release(&world, "default/web");
     the_daemon_leaves_it(&world, "web");
@@ -121,24 +121,24 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
     world.is_at_rest();
     // It was adopted, so it is only released with the Service.
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.service("web"), None);
     let left = as_it_is(&world, balancer);
     assert_eq!((len(&left["services"]), targets(&left)), (0, vec![]));
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 #[test]
 fn deleted_while_it_is_released_it_leaves_everything() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     release(&world, "default/web");
-    let before = as_it_is(&world, id(&world.only()));
+    let before = as_it_is(&world, id(&world.only_balancer()));
     world.delete("web");
     assert_eq!(world.service("web"), None, "no finalizer holds it");
     let mark = world.mark();
-    world.settle(&["--delete-orphaned-load-balancers"]);
+    world.converge(&["--delete-orphaned-load-balancers"]);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     assert_eq!(as_it_is(&world, id(&before)), before);
     assert_eq!(before["labels"].as_object().unwrap().len(), LABELS_LEFT);
@@ -147,7 +147,7 @@ fn deleted_while_it_is_released_it_leaves_everything() {
 #[test]
 fn one_that_terraform_made_is_adopted_with_its_address() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
     let before = as_it_is(&world, edge);
     let uid = world.create("web", &[], &[6443]);
@@ -181,14 +181,14 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
 #[test]
 fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     let [a, b, c] = [("a", 80), ("b", 443), ("c", 8080)]
         .map(|(name, port)| world.create(name, &[EDGE], &[port]));
-    world.settle(&[]);
-    let shared = id(&world.only());
+    world.converge(&[]);
+    let shared = id(&world.only_balancer());
     let addresses = world.addresses("a");
     release(&world, "default/a");
-    world.settle(&[]);
+    world.converge(&[]);
     let left = as_it_is(&world, shared);
     assert_eq!(ports(&left), owned(&[(80, ""), (443, &b), (8080, &c)]));
     assert_eq!(left["labels"][RELEASED], json!(a));
@@ -213,7 +213,7 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
     world.delete_and_wait("b");
     world.ticks(6);
     drop(daemon);
-    world.settle(&["--delete-orphaned-load-balancers"]);
+    world.converge(&["--delete-orphaned-load-balancers"]);
     let now = as_it_is(&world, shared);
     assert_eq!(ports(&now), owned(&[(80, "")]));
     assert_eq!(targets(&now).len(), 1, "the released port needs it");
@@ -229,11 +229,11 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
 #[test]
 fn one_of_others_is_released_with_our_ports_on_it() {
     let world = World::over_sockets(common::builder().nodes(1));
-    world.settle(&[]);
+    world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let uid = world.create("web", &[("external", "edge-lb")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let before = as_it_is(&world, edge);
     release(&world, "default/web");
     let after = as_it_is(&world, edge);

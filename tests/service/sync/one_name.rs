@@ -20,7 +20,7 @@ fn refused(code: &str, field: Option<&str>) -> Rule {
 #[test]
 fn of_two_services_that_want_one_new_name_the_first_gets_it() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     for name in ["first", "second"] {
         world.create(name, &[("name", "shared")], &[80]);
     }
@@ -54,7 +54,7 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
 #[test]
 fn a_name_that_is_taken_meanwhile_is_no_creation() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
     world.faults().add(refused("uniqueness_error", None));
     let ran = world.ccm(&["lb", "sync", "-o", "json"]).with_code(0);
@@ -66,7 +66,7 @@ fn a_name_that_is_taken_meanwhile_is_no_creation() {
 #[test]
 fn one_that_is_made_without_what_was_refused_is_told_so() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80, 81]);
     world.faults().add(refused("invalid_input", Some("services")).times(2));
     let ran = world.ccm(&["lb", "sync"]).with_code(0);

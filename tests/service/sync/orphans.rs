@@ -16,7 +16,7 @@ const DELETES: &str = "--delete-orphaned-load-balancers";
 /// The Service goes by force, as when somebody takes its finalizer away.
 fn orphan(world: &World, name: &str) -> u64 {
     world.create(name, &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let id = id(&world.balancer(name));
     world.remove_finalizers(name);
     world.delete(name);
@@ -51,7 +51,7 @@ fn daemon_deletes(world: &World) -> String {
 fn a_real_one_goes_by_both_ways_and_never_unasked() {
     let world = World::new(1);
     world.create("lives", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     for (name, by_daemon) in [("one", false), ("two", true)] {
         let id = orphan(&world, name);
         let mark = world.mark();
@@ -89,7 +89,7 @@ fn a_real_one_goes_by_both_ways_and_never_unasked() {
         assert_eq!(world.cloud_writes(mark), [deleted]);
         assert_eq!(named(&world), ["kubernetes-default-lives"]);
     }
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 /// As after a backup from the time before the Service had a load balancer.
@@ -98,7 +98,7 @@ fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.create("other", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("web", |service| {
         service["metadata"]["finalizers"] = json!([]);
         service["spec"]["type"] = json!("ClusterIP");
@@ -118,7 +118,7 @@ fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     // It is the Service's again.
     world.set_type("web", "LoadBalancer");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancer("web")["id"], before["id"]);
     assert!(!is_shown());
 }
@@ -132,7 +132,7 @@ fn what_anybody_wants_is_never_lost() {
     let other = neighbour(&world);
     for each in [&world, &other] {
         each.create("web", &[], &[80]);
-        each.settle(&[]);
+        each.converge(&[]);
     }
     let ours = world.uid("kubernetes");
     let put = |name: &str, labels: Value| world.create_balancer(name, &json!({"labels": labels}));
@@ -198,10 +198,10 @@ fn what_anybody_wants_is_never_lost() {
 #[test]
 fn an_old_or_partial_list_of_services_deletes_nothing() {
     let world = World::new(1);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
-    world.settle(&[]);
+    world.converge(&[]);
     let cluster = world.cluster();
     // Cached lists do not know the Services that come now.
     cluster.freeze_cache(true);
@@ -267,7 +267,7 @@ fn what_changes_at_the_last_moment_is_seen() {
             |world, _| { if world.service("old").is_none() { world.create("old", &[], &[80]); } }),
         ("not its Service's any more", ONE, |world, id| { world.edit_balancer(id, |one| one["labels"] = json!({})); }),
     ];
-    common::side_by_side(cases.to_vec(), |(what, path, hand)| {
+    common::run_in_parallel(cases.to_vec(), |(what, path, hand)| {
         let world = World::new(1);
         let id = orphan(&world, "old");
         let hook = common::before(&world.sandbox, move |world| hand(world, id));
@@ -339,7 +339,7 @@ fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
     for is_before in [true, false] {
         let world = World::over_sockets(common::builder().nodes(1));
         world.create("lives", &[], &[80]);
-        world.settle(&[]);
+        world.converge(&[]);
         for name in ["one", "two"] {
             orphan(&world, name);
         }

@@ -13,7 +13,7 @@ const ENDS: &str = "HealthyTarget";
 fn world(ports: &[u16]) -> World {
     let world = World::new(2);
     world.create("web", &[], ports);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("web", |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
@@ -75,13 +75,13 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
         "as seen less than a minute ago",
         "ccm lb inspect default/web shows the cause for each target",
     ];
-    world.tells("web", BEGINS, &says);
+    world.wait_for_event("web", BEGINS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
     assert_eq!(events(&world, ENDS), []);
     power(&world, true);
     let says = ["2 of 2 targets healthy", "as seen less than a minute ago"];
-    world.tells("web", ENDS, &says);
+    world.wait_for_event("web", ENDS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
     // When it happens again, the event that is there is renewed.
@@ -111,7 +111,7 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
     // A person who syncs by hand sees it: no event.
     let daemon = daemon(&world);
     power(&world, true);
-    world.tells("web", ENDS, &["2 of 2 targets healthy"]);
+    world.wait_for_event("web", ENDS, &["2 of 2 targets healthy"]);
     drop(daemon);
 }
 
@@ -134,7 +134,7 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
 
 /// The state of a port's health checks on both targets.
 fn port_is(world: &World, port: u16, health: Option<Health>) {
-    let balancer = id(&world.only());
+    let balancer = id(&world.only_balancer());
     for name in ["worker-1", "worker-2"] {
         let machine = Machine::Server(world.server_id(name));
         let cloud = world.cloud();
@@ -149,8 +149,8 @@ fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
     let daemon = daemon(&world);
     let closed = || Some(Health::unhealthy("layer4_no_connection"));
     let message = |reason: &str, says: &str| {
-        world.tells("web", reason, &[says]);
-        let told = world.told("web", reason);
+        world.wait_for_event("web", reason, &[says]);
+        let told = world.event_messages("web", reason);
         assert_eq!(told.len(), 1, "{told:?}");
         told[0].clone()
     };

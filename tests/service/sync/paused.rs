@@ -2,7 +2,7 @@
 
 use super::world::{Cluster, World};
 use crate::LIBRARY_SCALE;
-use crate::common::library::{Credentials, LONG, Place};
+use crate::common::library::{Credentials, LONG, SandboxAccess};
 use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
@@ -36,11 +36,11 @@ impl Gate for Pause {
 #[test]
 fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     for name in ["one", "other"] {
         world.create(name, &[], &[80]);
     }
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 2);
     for name in ["one", "other"] {
         world.delete(name);
@@ -65,7 +65,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
         faults.add(lists.path("/api/v1/services").when(is_now));
     }
 
-    let place = Place::at(sandbox, LIBRARY_SCALE);
+    let place = SandboxAccess::at(sandbox, LIBRARY_SCALE);
     let location = Sourced::new("fsn1".to_owned(), Source::Rule("test"));
     let defaults = Defaults { location: Some(location), ..Defaults::default() };
     let apis =
@@ -85,7 +85,7 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
     }
 
     faults.clear();
-    world.settle(&[]);
+    world.converge(&[]);
     assert!(world.balancers().is_empty());
     assert!(world.service("one").is_none() && world.service("other").is_none());
 }

@@ -18,13 +18,13 @@ const LOOKS: usize = 120;
 
 #[test]
 fn twenty_services_are_no_write_and_few_calls() {
-    common::side_by_side(PROFILES.to_vec(), |profile| {
+    common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let calls_with = |services: usize| {
             let world = World::new(3);
             for n in 0..services {
                 world.create(&format!("web-{n}"), &[], &[80, 443]);
             }
-            world.settle(&[profile]);
+            world.converge(&[profile]);
             let flags = ["--leader-elect=false", profile];
             let (calls, writes) = calls_in(&world, &flags, LOOKS);
             assert_eq!(writes, Vec::<String>::new(), "{profile}, {services}");
@@ -44,10 +44,10 @@ fn twenty_services_are_no_write_and_few_calls() {
 fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
     for profile in PROFILES {
         let world = World::with_network(2);
-        world.settle(&[profile]);
+        world.converge(&[profile]);
         world.create("web", &[("uses-proxyprotocol", "true")], &[80]);
         world.create("name", &[("hostname", "web.example")], &[80]);
-        world.settle(&[profile]);
+        world.converge(&[profile]);
         let mark = world.mark();
         let daemon = world.daemon(&[profile]);
         world.ticks(4);

@@ -7,11 +7,11 @@ use serde_json::json;
 /// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 fn untidy() -> World {
     let world = World::over_sockets(common::builder().nodes(2));
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("changed", &[], &[80]);
     world.create("gone", &[], &[80]);
     world.create("retyped", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.annotate("changed", "algorithm-type", Some("least_connections"));
     world.delete("gone");
     world.set_type("retyped", "ClusterIP");
@@ -54,7 +54,7 @@ fn they_tell_and_write_nothing_at_all() {
         let writes: Vec<_> = calls.iter().filter(|call| call.is_write()).collect();
         assert!(writes.is_empty(), "{words:?}: {writes:?}");
     }
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 #[test]

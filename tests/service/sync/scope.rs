@@ -33,14 +33,14 @@ fn set_label(world: &World, name: &str, value: &str) {
 /// Own, shared and external ones.
 fn cluster(builder: fn(Builder) -> World) -> (World, Vec<&'static str>) {
     let world = builder(common::builder().nodes(2).network("10.0.0.0/8"));
-    world.settle(&[]);
+    world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     world.create("web", &[], &[80, 443]);
     world.create("old", &[EDGE], &[8081]);
     world.create("young", &[EDGE], &[8082]);
     world.create("external", &[("external", "edge-lb")], &[81]);
-    world.settle(&[]);
+    world.converge(&[]);
     (world, vec!["web", "old", "young", "external"])
 }
 
@@ -51,7 +51,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
         let before = all(&world);
         let addresses = Vec::from_iter(names.iter().map(|name| world.addresses(name)));
         let mark = world.mark();
-        world.settle(&[wrong, DELETE_ORPHANS]);
+        world.converge(&[wrong, DELETE_ORPHANS]);
         assert_same(&world, &before, wrong);
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "one each: {writes:#?}");
@@ -59,7 +59,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
             assert!(!world.has_finalizer(name), "{name}");
             assert_eq!(world.addresses(name), *before);
             let says = ["ends, because its", "stay as they are"];
-            world.tells(name, "LoadBalancerReleased", &says);
+            world.wait_for_event(name, "LoadBalancerReleased", &says);
         }
         // However long it lasts, and whatever changes.
         let mark = world.mark();
@@ -73,7 +73,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
         world.annotate("old", "algorithm-type", None);
 
         let mark = world.mark();
-        world.settle(&[DELETE_ORPHANS]);
+        world.converge(&[DELETE_ORPHANS]);
         assert_same(&world, &before, "again ours");
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "a finalizer each: {writes:#?}");
@@ -81,7 +81,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
             assert!(world.has_finalizer(name), "{name}");
             world.delete(name);
         }
-        world.settle(&[]);
+        world.converge(&[]);
         assert_eq!(all(&world).len(), 1, "the external one");
     }
 }
@@ -115,12 +115,12 @@ fn one_service_leaves_and_returns() {
 #[test]
 fn one_of_a_group_is_left_alone() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     for (name, port) in [("old", 80), ("young", 81)] {
         world.create(name, &[EDGE], &[port]);
     }
-    world.settle(&[]);
-    let shared = id(&world.only());
+    world.converge(&[]);
+    let shared = id(&world.only_balancer());
     set_label(&world, "old", "metallb");
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb!=metallb"]);
     wait_until("its end", || !world.has_finalizer("old"));
@@ -148,7 +148,7 @@ fn deleted_while_it_is_left_alone() {
     world.create("web", &[], &[80]);
     world.create("retyped", &[], &[80]);
     world.create("upstream", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let upstream = world.up("upstream");
     // As Hetzner's controller leaves it: the UID alone.
     let labels = upstream["labels"].as_object().unwrap().clone();
@@ -164,7 +164,7 @@ fn deleted_while_it_is_left_alone() {
         world.delete(name);
     }
     let before = all(&world);
-    world.settle(&[MISTYPED]);
+    world.converge(&[MISTYPED]);
     assert_same(&world, &before, "left alone");
     assert_eq!(world.service("web"), None, "no finalizer holds it");
     for name in ["retyped", "upstream"] {
@@ -176,7 +176,7 @@ fn deleted_while_it_is_left_alone() {
     let ran = world.ccm(&["lb", "release", "default/upstream", "--yes", MISTYPED]);
     assert_eq!((ran.code, world.service("upstream")), (0, None), "{ran:?}");
     // Ours again, it is cleaned up.
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.finalizers("retyped"), Value::Null);
     // The orphan, and the one that was released.
     assert_eq!(all(&world).len(), 2);
@@ -194,7 +194,7 @@ fn create_both(world: &World) {
 fn only_services_of_the_class_are_ours() {
     let world = World::new(1);
     create_both(&world);
-    world.settle(&[CLASS]);
+    world.converge(&[CLASS]);
     assert_eq!(world.balancers().len(), 1);
     assert!(world.addresses("plain").is_empty() && world.has_address("classed"));
     let before = all(&world);
@@ -208,7 +208,7 @@ fn only_services_of_the_class_are_ours() {
     ran.prints("is not that of --load-balancer-class");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
-    world.settle(&[CLASS]);
+    world.converge(&[CLASS]);
     assert_eq!(world.service("classed"), None);
     assert_eq!(world.balancers().len(), 0);
 }
@@ -246,7 +246,7 @@ fn two_daemons_come_to_rest() {
 /// A Service costs one write, so between any two there is a Service that is whole.
 #[test]
 fn killed_at_each_write_both_ways() {
-    common::side_by_side((1..=4_u64).collect(), |n| {
+    common::run_in_parallel((1..=4_u64).collect(), |n| {
         let (world, names) = cluster(World::over_sockets);
         let before = all(&world);
         for (flag, held) in [(MISTYPED, false), (NO_RESYNC, true)] {
@@ -254,7 +254,7 @@ fn killed_at_each_write_both_ways() {
             wait_until("the write", || world.faults().hits(rule) > 0);
             drop(daemon);
             world.faults().clear();
-            world.settle(&[flag]);
+            world.converge(&[flag]);
             assert_same(&world, &before, flag);
             for name in &names {
                 assert_eq!(world.has_finalizer(name), held, "{name}");

@@ -11,7 +11,7 @@ use serde_json::json;
 #[test]
 fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
     let world = World::with_network(1);
-    world.settle(&[]);
+    world.converge(&[]);
     #[rustfmt::skip] // A case is a line.
     let cases = [
         ("location", "mars", "there is no location \"mars\" for load balancers of type lb11; use ash, "),
@@ -36,9 +36,9 @@ fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
 #[test]
 fn what_can_not_be_attached_elsewhere_is_not_detached() {
     let world = World::with_network(1);
-    world.settle(&[]);
+    world.converge(&[]);
     let uid = world.create("web", &[("use-private-ip", "true")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     let before = world.of_uid(&uid).unwrap();
     let node = world.node("worker-1");
     let addresses = common::addresses(&node);
@@ -48,7 +48,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
         let mark = world.mark();
         world.ccm(&["lb", "sync"]).with_code(1);
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-        world.tells("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
+        world.wait_for_event("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
     }
     let after = world.of_uid(&uid).unwrap();
     let expected = (&before["private_net"], &before["targets"]);
@@ -61,11 +61,11 @@ fn a_subnet_that_comes_later_is_found() {
     let world = World::with_network(1);
     let _daemon = world.daemon(&[]);
     world.create("web", &[("private-subnet-ip-range", "10.200.0.0/24")], &[80]);
-    world.tells("web", "SyncLoadBalancerFailed", &["has no subnet 10.200.0.0/24"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["has no subnet 10.200.0.0/24"]);
     let network = world.network_id();
     let subnet =
         json!({"type": "cloud", "ip_range": "10.200.0.0/24", "network_zone": "eu-central"});
-    world.act(&format!("/networks/{network}/actions/add_subnet"), &subnet);
+    world.post(&format!("/networks/{network}/actions/add_subnet"), &subnet);
     let ip = text(&world.up("web")["private_net"][0]["ip"]);
     assert!(ip.is_empty() || ip.starts_with("10.200.0."), "{ip}");
 }
@@ -84,13 +84,13 @@ fn a_limit_is_told_with_what_to_do() {
     ];
     for (status, error, says) in limits {
         let world = World::with_network(1);
-        world.settle(&[]);
+        world.converge(&[]);
         world.create("web", &[], &[80]);
         let answer = Response::json(status, &json!({ "error": error }));
         let refused = Rule::new(Effect::Instead(answer)).half(Half::Hetzner).method("POST");
         world.faults().add(refused.path("/v1/load_balancers"));
         let ran = world.ccm(&["lb", "sync"]).with_code(1);
         assert!((ran.stdout + &ran.stderr).contains(says), "{says}");
-        world.tells("web", "SyncLoadBalancerFailed", &[says]);
+        world.wait_for_event("web", "SyncLoadBalancerFailed", &[says]);
     }
 }

@@ -21,14 +21,14 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
         let thief = format!("hostile/{service}");
         world.create(&thief, &annotations, &[80, 443]);
         let says = format!("{named:?} can't be used by Services of namespace hostile");
-        world.tells(service, "CertificateFailed", &["port 443", &says]);
+        world.wait_for_event(service, "CertificateFailed", &["port 443", &says]);
         assert_eq!(listen_ports(&world.up(&thief)), [80]);
         // One of the same namespace may name it.
         let friend = format!("{service}-too");
         world.create(&friend, &annotations, &[443]);
         world.has_https(&friend);
     }
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 /// It is ordered under the name that the upload is to get.
@@ -36,10 +36,10 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
 fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_served() {
     let world = tls_secrets::world();
     world.create("web", FROM_SECRET, &[80, 443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let uploaded = world.certificates()[0].clone();
     world.delete("web");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.certificates(), [json!(null); 0]);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let name = text(&uploaded["name"]);
@@ -65,7 +65,7 @@ fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_ser
     // And it goes with its Service.
     world.delete("web");
     wait_until("its end", || world.certificates().len() == 1);
-    world.nothing_refused();
+    world.assert_nothing_refused();
 }
 
 /// Which ones are allowed is a table in `tests/plan/load_balancer/named_certificates.rs`.
@@ -90,7 +90,7 @@ fn a_certificate_that_a_setting_does_not_allow_is_told_with_the_setting() {
         let _daemon = world.daemon(&[NO_RESYNC]);
         let https = [&[("protocol.p443", "https")], &annotations[..]].concat();
         world.create("web", &https, &[80, 443]);
-        world.tells("web", "CertificateFailed", &says);
+        world.wait_for_event("web", "CertificateFailed", &says);
         assert_eq!(listen_ports(&world.up("web")), [80]);
         assert_eq!(world.certificates().len(), 1);
     }
@@ -115,7 +115,7 @@ fn namespaces_with_many_secrets_leave_room_for_one_with_a_single_secret() {
             }
         }
         let _daemon = world.daemon(&[NO_RESYNC]);
-        wait_until("all are read", || world.told("many", "CertificateFailed").len() >= 5);
+        wait_until("all are read", || world.event_messages("many", "CertificateFailed").len() >= 5);
         world.create("web", FROM_SECRET, &[443]);
         world.has_https("web");
     }

@@ -158,7 +158,7 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
         let calls = world.cloud_calls(mark);
         let nodes_only = calls.iter().all(|call| call.path == "/v1/servers");
         assert!(nodes_only, "{calls:#?}");
-        world.nothing_refused();
+        world.assert_nothing_refused();
     }
 }
 
@@ -339,14 +339,14 @@ const BROKEN: &[Case] = &[
 
 #[test]
 fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
-    common::side_by_side(BROKEN.to_vec(), |(what, breaks, message)| {
+    common::run_in_parallel(BROKEN.to_vec(), |(what, breaks, message)| {
         let world = world();
         let _daemon = world.daemon(&[NO_RESYNC]);
         create_web(&world);
         let (before, mark) = (world.certificates(), world.mark());
         breaks(&world);
         let says = ["port 443: Secret default/web-tls: ", message];
-        world.tells("web", "CertificateFailed", &says);
+        world.wait_for_event("web", "CertificateFailed", &says);
         world.ticks(10);
         assert_eq!(world.certificates(), before, "{what}");
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{what}");
@@ -376,7 +376,7 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
         "kubectl apply -n default -k manifests/tls-secrets",
         "tlsSecretNamespaces",
     ];
-    world.tells("web", "CertificateFailed", &parts);
+    world.wait_for_event("web", "CertificateFailed", &parts);
     assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
     allow(&world);
     shows_one(&world, "web");
@@ -410,11 +410,11 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let before = world.certificates()[0]["id"].clone();
     let cluster = world.cluster();
     assert!(cluster.delete("secrets", Some("default"), "web-tls"));
-    world.tells("web", "CertificateFailed", &["it does not exist"]);
+    world.wait_for_event("web", "CertificateFailed", &["it does not exist"]);
     // By hand; the daemon does not compare it for a day.
-    let id = id(&world.only());
+    let id = id(&world.only_balancer());
     let action = format!("/load_balancers/{id}/actions/delete_service");
-    world.act(&action, &json!({ "listen_port": 443 }));
+    world.post(&action, &json!({ "listen_port": 443 }));
     let mark = world.mark();
     world.create("other", &[], &[80]);
     world.up("other");
@@ -435,7 +435,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
     let rule = world.faults().add(on(UPLOAD, limit));
     let (before, second) = (world.shown("web"), fresh());
     renew(&world, "web-tls", &second);
-    world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &["too many certificates"]);
     world.change_algorithm("web");
     assert_eq!(world.shown("web"), before);
     world.faults().remove(rule);
@@ -445,7 +445,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 /// An upload whose answer is lost, and one that another process made meanwhile.
 #[test]
 fn an_upload_is_not_made_twice() {
-    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
+    common::run_in_parallel(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         world.faults().add(on(UPLOAD, fault()).times(1));
         let _daemon = world.daemon(&[NO_RESYNC]);
@@ -456,9 +456,9 @@ fn an_upload_is_not_made_twice() {
 #[test]
 fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
     let world = world();
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", FROM_SECRET, &[443]);
-    world.settle(&[]);
+    world.converge(&[]);
     let one = world.inspect("web", &[])["cloud"]["certificates"][0].clone();
     let stored = world.certificates()[0].clone();
     assert_eq!((&one["id"], &one["ports"]), (&stored["id"], &json!([443])));
@@ -498,13 +498,13 @@ fn no_other_secret_is_read() {
 #[test]
 fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     let world = world();
-    world.settle(&[]);
+    world.converge(&[]);
     for more in [("http-certificates", "bought"), ("certificate-type", "managed")] {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
         world.once(&[]).with_code(1);
         let says = ["port 443", "named twice", "http-tls-secret.p443", more.0];
-        world.tells(&name, "SyncLoadBalancerFailed", &says);
+        world.wait_for_event(&name, "SyncLoadBalancerFailed", &says);
         world.delete(&name);
     }
     assert_eq!(world.certificates(), Vec::<Value>::new());
@@ -520,7 +520,7 @@ fn nothing_of_the_key_is_printed() {
     let mut printed = String::new();
     let all = [("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")];
     let env = common::with(world.env.clone(), &all);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", FROM_SECRET, &[443]);
     let is_of_key = |line: &&str| line.len() > 20 && !line.starts_with('-');
     let key_lines: Vec<&str> = one.key_pem.lines().filter(is_of_key).collect();

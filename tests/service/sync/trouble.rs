@@ -14,7 +14,7 @@ use std::time::Duration;
 #[test]
 fn an_old_list_of_services_does_no_harm() {
     let world = World::new(1);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
     let daemon = world.daemon(&[OFTEN]);
@@ -49,13 +49,13 @@ fn an_old_list_of_services_does_no_harm() {
 #[test]
 fn nothing_is_made_for_what_only_an_old_list_shows() {
     let world = World::new(1);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("gone", &[], &[80]);
     world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.cluster().freeze_cache(true);
     world.delete("gone");
     world.annotate("changed", "algorithm-type", None);
@@ -73,10 +73,10 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
 #[test]
 fn an_old_service_in_the_cache_is_looked_at_once() {
     let world = World::new(1);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
-    world.settle(&[]);
+    world.converge(&[]);
     for name in ["stays", "gone", "retyped"] {
         world.create(name, &[], &[80]);
     }
@@ -107,10 +107,10 @@ fn an_old_service_in_the_cache_is_looked_at_once() {
 fn an_old_list_of_nodes_takes_no_target_away() {
     const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
     let world = World::new(2);
-    if common::needs_simulation(&world.sandbox, common::LAGS) {
+    if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
     }
-    world.settle(&[]);
+    world.converge(&[]);
     let exclude = |value: &str| {
         world.edit_node("worker-2", |node| {
             node["metadata"]["labels"][EXCLUDED] = json!(value);
@@ -118,12 +118,12 @@ fn an_old_list_of_nodes_takes_no_target_away() {
     };
     exclude("true");
     world.create("web", &[], &[80]);
-    world.settle(&[]);
-    assert_eq!(targets(&world.only()).len(), 1);
+    world.converge(&[]);
+    assert_eq!(targets(&world.only_balancer()).len(), 1);
     world.cluster().freeze_cache(true);
     exclude("false");
     world.ccm(&["lb", "sync"]).with_code(0);
-    assert_eq!(targets(&world.only()).len(), 2);
+    assert_eq!(targets(&world.only_balancer()).len(), 2);
     // While a pass reads the Service again, the others look at nodes, in the cache.
     let slow = Effect::Slow(Duration::from_millis(200));
     world.faults().add(on("/api/v1/namespaces/default/services", slow));
@@ -132,16 +132,16 @@ fn an_old_list_of_nodes_takes_no_target_away() {
     let daemon = world.daemon(&[&[OFTEN], &frequent[..]].concat());
     world.ticks(12);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
-    assert_eq!(targets(&world.only()).len(), 2);
+    assert_eq!(targets(&world.only_balancer()).len(), 2);
 }
 
 #[test]
 fn a_resync_that_failed_is_not_left_to_the_next() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
-    world.settle(&[]);
-    let right = world.only();
+    world.converge(&[]);
+    let right = world.only_balancer();
     // Every four seconds, scaled.
     let _daemon = world.daemon(&["--load-balancer-resync-period=200s"]);
     world.ticks(3);
@@ -151,17 +151,17 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
     let fails = world.faults().add(on(SERVICES, refused).times(1));
     wait_until("the resync that fails", || world.faults().hits(fails) == 1);
     common::wait_at_most(Duration::from_secs(2), "the algorithm as it was", || {
-        world.only()["algorithm"] == right["algorithm"]
+        world.only_balancer()["algorithm"] == right["algorithm"]
     });
 }
 
 #[test]
 fn many_short_changes_are_no_action_that_runs_too_long() {
     let world = World::with_network(24);
-    world.settle(&[]);
+    world.converge(&[]);
     // A server is removed and added again, each of which is waited for.
     world.create("web", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.annotate("web", "use-private-ip", Some("true"));
     let cloud = world.cloud();
     for command in ["add_target", "remove_target"] {
@@ -169,10 +169,10 @@ fn many_short_changes_are_no_action_that_runs_too_long() {
         cloud.set_action_duration(command, Some(Duration::from_secs(5)));
     }
     world.once(&[]).with_code(0);
-    let private = world.only()["targets"].as_array().unwrap().clone();
+    let private = world.only_balancer()["targets"].as_array().unwrap().clone();
     assert_eq!(private.len(), 24);
     assert!(private.iter().all(|one| one["use_private_ip"] == true));
-    assert_eq!(world.told("web", "UpdateLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.event_messages("web", "UpdateLoadBalancerFailed"), [""; 0]);
 }
 
 /// Eight servers are refused for one cause: that is one trouble, and one line can be read.
@@ -187,8 +187,8 @@ fn what_is_refused_of_several_targets_is_told_once() {
     world.faults().add(refuses);
     world.annotate("web", "node-selector", None);
     let all = "(and 7 more like this)";
-    world.tells("web", "UpdateLoadBalancerFailed", &[all]);
-    for message in world.told("web", "UpdateLoadBalancerFailed") {
+    world.wait_for_event("web", "UpdateLoadBalancerFailed", &[all]);
+    for message in world.event_messages("web", "UpdateLoadBalancerFailed") {
         assert_eq!(message.matches("it has no address").count(), 1, "{message}");
     }
 }
@@ -196,17 +196,17 @@ fn what_is_refused_of_several_targets_is_told_once() {
 #[test]
 fn an_action_that_never_ends_holds_up_only_its_own() {
     let world = World::new(1);
-    world.settle(&[]);
+    world.converge(&[]);
     world.create("web", &[], &[80]);
     world.create("other", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.annotate("web", "algorithm-type", Some("least_connections"));
     let for_ever = Some(Duration::from_secs(100_000));
     world.cloud().set_action_duration("change_algorithm", for_ever);
     world.once(&[]).with_code(1);
     let says = ["algorithm", "still runs after 120 s"];
-    world.tells("web", "SyncLoadBalancerFailed", &says);
-    assert_eq!(world.told("other", "SyncLoadBalancerFailed"), [""; 0]);
+    world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
+    assert_eq!(world.event_messages("other", "SyncLoadBalancerFailed"), [""; 0]);
 }
 
 /// Each try is overtaken, as when a name is in use that no list shows. It must not be tried for ever without a report, nor
@@ -219,7 +219,7 @@ fn a_service_that_is_overtaken_again_and_again_has_failed() {
     let in_use = on("POST /v1/load_balancers", in_use);
     world.faults().add(in_use);
     world.create("clash", &[], &[80]);
-    world.tells("clash", "SyncLoadBalancerFailed", &["5 plans"]);
+    world.wait_for_event("clash", "SyncLoadBalancerFailed", &["5 plans"]);
     // As each one that failed it waits longer and longer.
     world.ticks(20);
     let mark = world.mark();
@@ -309,7 +309,7 @@ fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
     world.faults().remove(rule);
     let has_interval = |port: &Value| port["health_check"]["interval"] == 20;
     wait_until("the rest", || {
-        let balancer = world.only();
+        let balancer = world.only_balancer();
         let mut ports = balancer["services"].as_array().unwrap().iter();
         ports.len() == 3 && ports.all(has_interval)
     });

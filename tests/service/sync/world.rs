@@ -79,7 +79,7 @@ impl World {
     }
 
     /// As `once`, until there is nothing to do.
-    pub fn settle(&self, flags: &[&str]) {
+    pub fn converge(&self, flags: &[&str]) {
         // The first pass of a new cluster looks at Services while nodes are being initialised.
         for _ in 0..2 {
             self.once(flags).with_code(0);

@@ -18,7 +18,7 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
     let world = World::new(2);
     world.create("stays", &[], &[80]);
     world.create("goes", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.delete("goes");
     let services = || ["stays", "goes"].map(|name| world.service(name));
     let (before, mark) = (services(), world.mark());
@@ -39,10 +39,10 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
     for (name, reason) in
         [("stays", "SyncLoadBalancerFailed"), ("goes", "DeleteLoadBalancerFailed")]
     {
-        world.tells(name, reason, &["another project's"]);
+        world.wait_for_event(name, reason, &["another project's"]);
     }
     // The right one sees that all is as it was.
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(services(), [before[0].clone(), None]);
     assert_eq!(world.balancers().len(), 1);
 }
@@ -52,7 +52,7 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
 fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
     let world = World::new(2);
     world.create("goes", &[], &[80]);
-    world.settle(&[]);
+    world.converge(&[]);
     world.edit("goes", |service| service["status"] = json!({}));
     world.delete("goes");
     let (before, mark) = (world.service("goes"), world.mark());
@@ -60,8 +60,8 @@ fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
     assert_eq!(world.service("goes"), before);
     let finding = ["it has our finalizer", "another project's"];
-    world.tells("goes", "DeleteLoadBalancerFailed", &finding);
-    world.settle(&[]);
+    world.wait_for_event("goes", "DeleteLoadBalancerFailed", &finding);
+    world.converge(&[]);
     assert_eq!(world.service("goes"), None);
     assert_eq!(world.balancers().len(), 0);
 }
@@ -81,9 +81,9 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
     world.delete("goes");
     common::wait_until("the end of it", || world.service("goes").is_none());
     drop(daemon);
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 1);
-    let expected = &world.only()["public_net"]["ipv4"]["ip"];
+    let expected = &world.only_balancer()["public_net"]["ipv4"]["ip"];
     assert_eq!(world.addresses("again")[0], *expected);
 }
 
@@ -91,7 +91,7 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
 #[test]
 fn a_new_service_gets_no_load_balancer_in_another_project() {
     let world = World::new(2);
-    world.settle(&[]);
+    world.converge(&[]);
     let (cloud, foreign) = (world.cloud(), world.projects().foreign);
     let balancer = |name: &str, labels| {
         let body = json!({
@@ -125,10 +125,10 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
     }
     for (name, _) in all {
         let parts = ["no server of the cluster's nodes, of which there are 2", "another project's"];
-        world.tells(name, "SyncLoadBalancerFailed", &parts);
+        world.wait_for_event(name, "SyncLoadBalancerFailed", &parts);
     }
     world.delete("uses");
-    world.settle(&[]);
+    world.converge(&[]);
     assert_eq!(world.balancers().len(), 3);
 }
 

@@ -35,7 +35,7 @@ fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
 
 #[test]
 fn what_it_left_is_taken_over_without_a_write() {
-    common::side_by_side(leases().into(), |(case, lease, more)| {
+    common::run_in_parallel(leases().into(), |(case, lease, more)| {
         let its_words = [ITS_WORDS, more].concat();
         let left = Left::new();
         if let Some(lease) = lease {
@@ -88,7 +88,7 @@ fn with_dedicated_servers_only_the_image_is_changed() {
         (false, &[("ROBOT_ENABLED", "false")], false),
         (true, &[("ROBOT_PASSWORD", "another")], true),
     ];
-    common::side_by_side(cases.into(), |(by_private_ip, variables, asks)| {
+    common::run_in_parallel(cases.into(), |(by_private_ip, variables, asks)| {
         let mut left = Left::with_dedicated(2, by_private_ip);
         left.env = common::with(left.env, variables);
         let before = left.world();

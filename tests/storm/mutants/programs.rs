@@ -1,4 +1,5 @@
-//! Faults that no story and no unit test of the judge is about: tests of whole programs on the simulated machine must find them.
+//! Faults that no story and no unit test of the judge can find. Tests of whole programs on the simulated machine
+//! must find them.
 
 use super::{Mutant, fault};
 

@@ -1,7 +1,7 @@
 //! A daemon that has nothing left to do, and the reads of nodes that it still makes.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use crate::common::{Cluster, Daemon, SHUTDOWN, calm, wait_until};
+use crate::common::{Cluster, Daemon, SHUTDOWN, simulated_cluster, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ pub enum Read {
 }
 
 /// A daemon that has nothing left to do, and a mark in the call log. Only calls after the mark are counted.
-pub struct AtRest {
+pub struct SteadyState {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
     mark: u64,
 }
 
-impl AtRest {
-    pub fn new(nodes: usize, frequency: &str) -> AtRest {
-        let sandbox = calm(nodes);
-        sandbox.settle();
+impl SteadyState {
+    pub fn new(nodes: usize, frequency: &str) -> SteadyState {
+        let sandbox = simulated_cluster(nodes);
+        sandbox.converge();
         let daemon = sandbox.daemon(&[frequency, NODES_ALONE]);
-        let mut world = AtRest { sandbox, daemon, mark: 0 };
-        world.count_anew();
-        world.looks(3);
-        world.count_anew();
+        let mut world = SteadyState { sandbox, daemon, mark: 0 };
+        world.reset_count();
+        world.wait_for_polls(3);
+        world.reset_count();
         world
     }
 
     /// Moves the mark, so that only later calls are counted.
-    pub fn count_anew(&mut self) {
+    pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }
 
@@ -63,7 +63,7 @@ impl AtRest {
     }
 
     /// Waits until the daemon has read the table of nodes `count` more times.
-    pub fn looks(&self, count: usize) {
+    pub fn wait_for_polls(&self, count: usize) {
         let tables = || {
             let reads = self.reads();
             reads.iter().filter(|read| **read == Read::Table).count()
@@ -78,7 +78,7 @@ impl AtRest {
     }
 }
 
-impl Cluster for AtRest {
+impl Cluster for SteadyState {
     fn sandbox(&self) -> &Sandbox {
         &self.sandbox
     }

@@ -1,10 +1,10 @@
-//! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
-//! comparison.
+//! Checks the end state of a story. What must exist is computed from the Services and nodes that exist then, without
+//! `ccm`'s own comparison.
 
-use super::events::{EXCLUDED, OTHER_ANNOTATIONS, cluster_uid};
-use super::harm::{has_finalizer, wants};
-use super::others::{UNTOUCHABLE, is_copy};
-use super::ownership::{Kubernetes, is_ours, server_of};
+use super::events::{EXCLUDED, UNCHECKED_ANNOTATIONS, cluster_uid};
+use super::foreign::{NEVER_ADOPTED, is_copy};
+use super::invariants::{has_finalizer, wants_balancer};
+use super::ownership::{ClusterState, is_ours, server_of};
 use super::secrets;
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::topics::cluster::ids;
@@ -14,20 +14,20 @@ use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of no load balancer.
-const BAD: [(&str, &str); 3] =
+/// Annotations with values that no load balancer can have.
+const INVALID_ANNOTATIONS: [(&str, &str); 3] =
     [("algorithm-type", "by-the-moon"), ("type", "lb99"), ("http-sticky-sessions", "maybe")];
 
-/// Annotations of which one names the certificates that the ports of a Service show.
+/// The annotations that name the certificates of a Service's ports. One of them is enough.
 const CERTIFICATES: [&str; 3] = ["certificate-type", "http-certificates", "http-tls-secret"];
 
-/// Other people's load balancers, byte by byte; how healthy their targets are changes by itself.
-pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
+/// Returns the load balancers of other owners as text, without the health of their targets, which changes by itself.
+pub fn foreign_balancers(sandbox: &Sandbox) -> BTreeMap<u64, String> {
     let own = cluster_uid(sandbox);
     let all = sandbox.cloud().load_balancers(sandbox.project());
     let theirs = all.into_iter().filter(|one| {
         let is_ours = one["labels"][CLUSTER_UID] == *own;
-        !is_ours && UNTOUCHABLE.iter().any(|name| one["name"] == *name)
+        !is_ours && NEVER_ADOPTED.iter().any(|name| one["name"] == *name)
     });
     theirs
         .map(|mut one| {
@@ -39,8 +39,8 @@ pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
         .collect()
 }
 
-/// What kept certificates from being issued is set right, and they are issued.
-pub fn certificates_come(sandbox: &Sandbox) {
+/// Removes the reasons for which certificates could not be issued, and issues the certificates.
+pub fn issue_failed_certificates(sandbox: &Sandbox) {
     let cloud = sandbox.cloud();
     for one in cloud.certificates(sandbox.project()) {
         if one["status"]["issuance"] == "failed" {
@@ -49,50 +49,54 @@ pub fn certificates_come(sandbox: &Sandbox) {
     }
 }
 
-/// Both APIs, at one moment.
-struct Both {
-    kubernetes: Kubernetes,
+/// The state of both APIs at one moment.
+struct ApiState {
+    kubernetes: ClusterState,
     balancers: Vec<Value>,
     certificates: Vec<Value>,
     primary_ips: Vec<Value>,
     servers: BTreeSet<u64>,
-    /// `ccm` has compared everything with what both APIs hold now.
+    /// Whether `ccm` has compared everything with the present state of both APIs.
     is_compared: bool,
 }
 
-/// What befell Services in the story.
+/// What happened to Services in the story.
 #[derive(Default)]
-pub struct Past {
-    /// Names of those whose ports were changed: what they had before may stay on a load balancer that is released.
+pub struct PastEvents {
+    /// The names of Services whose ports were changed. Their former ports may stay on a load balancer that is released.
     pub other_ports: BTreeSet<String>,
-    /// UIDs of those that a backup brought back without their finalizer, although they have a load balancer. Where one
-    /// wants none any more, its load balancer stays, and is reported as an orphan.
+    /// The UIDs of Services that a backup restored without their finalizer, although they have a load balancer. When
+    /// such a Service does not want the load balancer any more, it stays, and is reported as an orphan.
     pub lost_finalizer: BTreeSet<String>,
-    /// Ports of each load balancer that was there before `ccm`: of its former owner.
+    /// The ports of each load balancer that existed before `ccm` ran. They are its former owner's.
     pub first_ports: BTreeMap<u64, Value>,
 }
 
-/// Exactly the load balancers that are wanted, each as it should be.
-pub fn is_right(sandbox: &Sandbox, past: &Past) -> Result<(), String> {
-    check(sandbox, None, past, true)
+/// Checks that exactly the wanted load balancers exist, each as it should be.
+pub fn check_end_state(sandbox: &Sandbox, past_events: &PastEvents) -> Result<(), String> {
+    check(sandbox, None, past_events, true)
 }
 
-/// The same, whatever is with the Service of this name, and before everything is compared: a target whose server does not
-/// exist may be there, and a name that has become free not be taken yet.
-pub fn is_right_but_for(sandbox: &Sandbox, stuck: &str, past: &Past) -> Result<(), String> {
-    check(sandbox, Some(stuck), past, false)
+/// Checks the same, except for the Service of this name, and before everything has been compared. A target whose server
+/// does not exist may still be there, and a name that became free may not be used yet.
+pub fn check_end_state_except(
+    sandbox: &Sandbox,
+    stuck: &str,
+    past_events: &PastEvents,
+) -> Result<(), String> {
+    check(sandbox, Some(stuck), past_events, false)
 }
 
 fn check(
     sandbox: &Sandbox,
     stuck: Option<&str>,
-    past: &Past,
+    past_events: &PastEvents,
     is_compared: bool,
 ) -> Result<(), String> {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let ours = cluster_uid(sandbox);
-    let both = Both {
-        kubernetes: Kubernetes::read(sandbox.cluster(), &ours),
+    let apis = ApiState {
+        kubernetes: ClusterState::read(sandbox.cluster(), &ours),
         balancers: cloud.load_balancers(project),
         certificates: cloud.certificates(project),
         primary_ips: cloud.primary_ips(project),
@@ -100,38 +104,38 @@ fn check(
         is_compared,
     };
     let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
-    let services = both.kubernetes.services.iter();
+    let services = apis.kubernetes.services.iter();
     for service in services.filter(|one| stuck.is_none() || name(one).as_deref() != stuck) {
         let of_service = |why: String| format!("Service {}: {why}", service["metadata"]["name"]);
         let uid = service["metadata"]["uid"].as_str().unwrap_or_default();
-        let is_lost = past.lost_finalizer.contains(uid) && !wants(service);
+        let is_lost = past_events.lost_finalizer.contains(uid) && !wants_balancer(service);
         if !is_lost || has_finalizer(service) {
-            both.service_is_right(sandbox, service).map_err(of_service)?;
+            apis.check_service(sandbox, service).map_err(of_service)?;
         }
     }
-    for certificate in &both.certificates {
+    for certificate in &apis.certificates {
         let uid = &certificate["labels"][SERVICE_UID];
-        let same = both.certificates.iter();
+        let same = apis.certificates.iter();
         let same = same.filter(|one| one["labels"][SERVICE_UID] == *uid);
         if !uid.is_null() && same.count() > 1 {
             return Err(format!("Service {uid} has more than one certificate"));
         }
     }
-    if let Some(left) = secrets::left(sandbox).first().filter(|_| is_compared) {
+    if let Some(left) = secrets::left_over(sandbox).first().filter(|_| is_compared) {
         return Err(format!("certificate {} is left", left["name"]));
     }
     let is_stuck = |one: &&Value| {
-        let service = both.kubernetes.service(&one["labels"][SERVICE_UID]);
+        let service = apis.kubernetes.service(&one["labels"][SERVICE_UID]);
         stuck.is_some() && service.and_then(name).as_deref() == stuck
     };
-    let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
-    others.try_for_each(|one| both.is_clean(one, &ours, past))
+    let mut others = apis.balancers.iter().filter(|one| !is_stuck(one));
+    others.try_for_each(|one| apis.check_labels(one, &ours, past_events))
 }
 
-/// Of this cluster, and of no Service that is there; what was so from the start is not meant.
+/// Returns the load balancers of this cluster whose Service does not exist. Some may have been orphans from the start.
 pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
     let ours = cluster_uid(sandbox);
-    let kubernetes = Kubernetes::read(sandbox.cluster(), &ours);
+    let kubernetes = ClusterState::read(sandbox.cluster(), &ours);
     let is_orphan = |one: &Value| {
         let labels = &one["labels"];
         let is_kept = !labels[KEEP].is_null();
@@ -144,17 +148,22 @@ pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
     all.iter().map(|one| one["id"].as_u64().unwrap()).collect()
 }
 
-impl Both {
-    /// What carries no UID of a Service carries no label of ours but those of an operator or of another cluster, and
-    /// what carries one of a Service that wants none is an orphan.
-    fn is_clean(&self, balancer: &Value, ours: &str, past: &Past) -> Result<(), String> {
+impl ApiState {
+    /// Checks the labels of a load balancer. Without a Service's UID it may have none of our labels, except those of an
+    /// operator or of another cluster. It must not have the UID of a Service that wants no load balancer.
+    fn check_labels(
+        &self,
+        balancer: &Value,
+        ours: &str,
+        past_events: &PastEvents,
+    ) -> Result<(), String> {
         let (name, labels) = (&balancer["name"], &balancer["labels"]);
         let uid = &labels[SERVICE_UID];
         if !uid.is_null() {
             let is_left = labels[CLUSTER_UID].is_null() || labels[CLUSTER_UID] == *ours;
             let service = self.kubernetes.service(uid);
-            let is_lost = uid.as_str().is_some_and(|uid| past.lost_finalizer.contains(uid));
-            let is_unwanted = service.is_some_and(|service| !wants(service)) && !is_lost;
+            let is_lost = uid.as_str().is_some_and(|uid| past_events.lost_finalizer.contains(uid));
+            let is_unwanted = service.is_some_and(|service| !wants_balancer(service)) && !is_lost;
             return match is_left && is_unwanted {
                 true => Err(format!("load balancer {name} is left of Service {uid}")),
                 false => Ok(()),
@@ -164,13 +173,13 @@ impl Both {
         let mut labels = all.keys().filter(|label| is_ours(label));
         let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
         let kept_of = kept_of.trim_start_matches("default.");
-        let first = balancer["id"].as_u64().and_then(|id| past.first_ports.get(&id));
+        let first = balancer["id"].as_u64().and_then(|id| past_events.first_ports.get(&id));
         let is_first = |port: &Value| {
             let first = first.and_then(Value::as_array);
             first.is_some_and(|first| first.contains(port))
         };
         let has_no_other = list(&self::ports(balancer)).all(is_first);
-        let is_bare = past.other_ports.contains(kept_of) || has_no_other;
+        let is_bare = past_events.other_ports.contains(kept_of) || has_no_other;
         let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
         let is_kept = is_bare && all.contains_key(KEEP);
         match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {
@@ -179,16 +188,18 @@ impl Both {
         }
     }
 
-    /// Where no server of any node is in the list, that is another project's, or broken.
+    /// Whether `ccm` removes targets whose servers do not exist. It does not when the list contains no server of any
+    /// node, because such a list is another project's, or wrong.
     fn removes_targets_without_servers(&self) -> bool {
-        let mut offered = self.kubernetes.nodes.iter().filter(|node| is_offered(node));
+        let mut eligible = self.kubernetes.nodes.iter().filter(|node| is_eligible(node));
         let is_alive =
             |node: &Value| server_of(node).is_some_and(|server| self.servers.contains(&server));
-        self.is_compared && offered.any(is_alive)
+        self.is_compared && eligible.any(is_alive)
     }
 
-    /// It asks for a certificate or an address that it may not have, or for `https` without a certificate.
-    fn lacks(&self, service: &Value) -> bool {
+    /// Whether the Service asks for a certificate or an address that it may not have, or for `https`
+    /// without a certificate.
+    fn asks_for_unavailable(&self, service: &Value) -> bool {
         let uid = &service["metadata"]["uid"];
         let is_https = annotation(service, "protocol") == Some("https");
         // Somebody has removed the annotation that named a certificate of others.
@@ -201,29 +212,29 @@ impl Both {
         let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
         let mut refused = self.primary_ips.iter().filter(|one| {
             let is_assigned = !one["assignee_id"].is_null();
-            is_assigned || may_not_be_claimed(one).is_some()
+            is_assigned || why_not_claimable(one).is_some()
         });
         (is_https && names_none) || taken || refused.any(|one| one["name"].as_str() == asked)
     }
 
-    /// It has no load balancer: one of its name, or one that an operator offers to it, is there, and it may not adopt
-    /// it.
-    fn is_blocked(&self, service: &Value) -> Result<(), String> {
+    /// Checks a Service that has no load balancer. A load balancer of its name, or one that an operator offers, must
+    /// exist, and the Service may not adopt it.
+    fn check_blocked(&self, service: &Value) -> Result<(), String> {
         let own = format!("default.{}", service["metadata"]["name"].as_str().unwrap());
         let with = |is_it: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
             self.balancers.iter().filter(|one| is_it(one)).collect()
         };
-        let offered = with(&|one| one["labels"][ADOPT] == *own);
-        // Without an annotation its own name, as one that was released may still have it.
+        let eligible = with(&|one| one["labels"][ADOPT] == *own);
+        // Without the annotation the default name counts, which a released load balancer may still have.
         let default = format!("kubernetes-{}-", own.replace('.', "-"));
         let named = with(&|one| match annotation(service, "name") {
             Some(name) => one["name"] == name,
             None => one["name"].as_str().unwrap().starts_with(&default),
         });
-        let one = match (offered.as_slice(), named.as_slice()) {
+        let one = match (eligible.as_slice(), named.as_slice()) {
             ([], []) => return Err("no load balancer".into()),
             ([], [one, ..]) | ([one], _) => one,
-            // An operator has to decide.
+            // An operator must decide.
             ([_, _, ..], _) => return Ok(()),
         };
         match self.kubernetes.adoptable(one, service) {
@@ -232,30 +243,33 @@ impl Both {
         }
     }
 
-    fn service_is_right(&self, sandbox: &Sandbox, service: &Value) -> Result<(), String> {
+    fn check_service(&self, sandbox: &Sandbox, service: &Value) -> Result<(), String> {
         let uid = &service["metadata"]["uid"];
-        let Both { balancers, certificates, .. } = self;
+        let ApiState { balancers, certificates, .. } = self;
         let with_uid = balancers.iter();
         let with_uid = with_uid.filter(|one| one["labels"][SERVICE_UID] == *uid);
         let (copies, own): (Vec<&Value>, Vec<&Value>) = with_uid.partition(|one| is_copy(one));
-        if !wants(service) {
+        if !wants_balancer(service) {
             return match (has_finalizer(service), own.len()) {
                 (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
                 (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
             };
         }
-        let is_bad = BAD.iter().any(|(key, value)| annotation(service, key) == Some(value));
+        let is_bad =
+            INVALID_ANNOTATIONS.iter().any(|(key, value)| annotation(service, key) == Some(value));
         let named = annotation(service, "name");
         let name_is_taken = named.is_some_and(|name| {
             let mut others = balancers.iter();
             others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
         });
         let is_other = |key: &&str| annotation(service, key).is_some();
-        let is_bad = is_bad || self.lacks(service) || OTHER_ANNOTATIONS.iter().any(is_other);
+        let is_bad = is_bad
+            || self.asks_for_unavailable(service)
+            || UNCHECKED_ANNOTATIONS.iter().any(is_other);
         let one = match own.as_slice() {
             [one] => one,
             [] if is_bad || !copies.is_empty() => return Ok(()),
-            [] => return self.is_blocked(service),
+            [] => return self.check_blocked(service),
             all => return Err(format!("{} load balancers", all.len())),
         };
         if is_bad {
@@ -286,7 +300,7 @@ impl Both {
             let ids = port["http"]["certificates"].as_array().unwrap();
             let shown = certificates.iter().filter(|one| ids.contains(&one["id"]));
             let shown: Vec<Value> = shown.cloned().collect();
-            let is_right = match secrets::named(service) {
+            let is_right = match secrets::secret_of(service) {
                 Some(_) => secrets::is_shown(sandbox, service, &shown),
                 None => matches!(&shown[..], [one] if one["labels"][SERVICE_UID] == *uid),
             };
@@ -309,8 +323,8 @@ impl Both {
     }
 }
 
-/// Why no Service may claim this Primary IP, whether it is free or not.
-pub fn may_not_be_claimed(primary_ip: &Value) -> Option<&'static str> {
+/// Returns why no Service may claim this Primary IP, whether it is free or not.
+pub fn why_not_claimable(primary_ip: &Value) -> Option<&'static str> {
     let (key, value) = PRIMARY_IP_SELECTOR.split_once('=').unwrap();
     if primary_ip["labels"][key] != value {
         Some("the selector does not select it")
@@ -367,18 +381,18 @@ pub fn targets(balancer: &Value) -> BTreeSet<u64> {
     targets.filter_map(|target| target["server"]["id"].as_u64()).collect()
 }
 
-/// Those of these that exist, of the nodes that this Service sends traffic to.
+/// Returns which of the servers `alive` belong to the nodes to which this Service sends traffic.
 pub fn servers(service: &Value, nodes: &[Value], alive: &BTreeSet<u64>) -> BTreeSet<u64> {
     let pool = annotation(service, "node-selector").map(|selector| selector.replace("pool=", ""));
-    let offered = nodes.iter().filter(|node| {
+    let eligible = nodes.iter().filter(|node| {
         let own = &node["metadata"]["labels"]["pool"];
-        is_offered(node) && pool.as_ref().is_none_or(|pool| *own == **pool)
+        is_eligible(node) && pool.as_ref().is_none_or(|pool| *own == **pool)
     });
-    let ids = offered.filter_map(server_of);
+    let ids = eligible.filter_map(server_of);
     ids.filter(|id| alive.contains(id)).collect()
 }
 
-fn is_offered(node: &Value) -> bool {
+fn is_eligible(node: &Value) -> bool {
     let excluded = node["metadata"]["labels"][EXCLUDED].as_str();
     excluded.is_none_or(|value| value == "false")
 }

@@ -1,7 +1,8 @@
-//! What a storm meets too seldom, each alone: what `ccm` read long ago, and what it did not do.
+//! Cases that the stories meet too seldom, each in a test of its own. In most of them `ccm` acts on what it
+//! read long ago.
 
 use super::Services;
-use super::end;
+use super::end_state;
 use super::events::{Event, NAMESPACE, Template, cluster_uid};
 use crate::machine::Machine;
 use crate::process::{Process, Start};
@@ -16,10 +17,10 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// In which what is waited for must have happened.
+/// The number of rounds in which an expected state must be reached.
 const ROUNDS_AT_MOST: usize = 100;
 
-/// A long-lived process, which looks at what has changed.
+/// A long-lived process, which looks only at what has changed.
 struct Ccm {
     story: Rc<Story>,
     process: Rc<Process>,
@@ -27,8 +28,8 @@ struct Ccm {
 }
 
 fn story() -> Rc<Story> {
-    let story = Story::new(Machine::new(1, false), Arc::new(Services::none()));
-    story.watch();
+    let story = Story::new(Machine::new(1, false), Arc::new(Services::empty()));
+    story.watch_requests();
     story
 }
 
@@ -37,7 +38,7 @@ impl Ccm {
         Ccm::with(story, Start::default())
     }
 
-    /// Load balancers that nothing changed are compared again after minutes alone.
+    /// Starts a process that compares load balancers without a change only after some minutes.
     fn without_resyncs(story: &Rc<Story>) -> Ccm {
         let start = Start { resyncs: false, ..Start::default() };
         Ccm::with(story, start)
@@ -47,7 +48,7 @@ impl Ccm {
         Ccm { story: Rc::clone(story), process: story.process(&start), random: Random::new(1) }
     }
 
-    /// One round of all controllers.
+    /// Runs all controllers once.
     fn round(&mut self) -> Report {
         let reports = self.process.tick(&Selection::Due, &mut self.random);
         self.story.machine.pass(INTERVAL);
@@ -58,7 +59,7 @@ impl Ccm {
         all
     }
 
-    /// With the rounds that end what it begins.
+    /// Runs rounds until everything that the first round started has ended.
     fn tick(&mut self) -> Report {
         let mut report = self.round();
         for _ in 0..ROUNDS_AT_MOST {
@@ -73,16 +74,17 @@ impl Ccm {
         panic!("it does not end: {report:#?}")
     }
 
-    /// A list of Services is kept for a moment.
-    fn does_something(&mut self) {
+    /// Runs ticks until something changes or fails. The first ticks may do nothing, because a list of Services is
+    /// cached for a moment.
+    fn tick_until_change(&mut self) {
         until("something to do", || {
             let report = self.tick();
             !report.changes.is_empty() || !report.failures.is_empty()
         });
     }
 
-    fn comes_to_rest(&self) {
-        self.story.settle(&mut Random::new(1)).unwrap();
+    fn converge(&self) {
+        self.story.converge(&mut Random::new(1)).unwrap();
     }
 }
 
@@ -92,65 +94,65 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn add(sandbox: &Sandbox, name: &str, template: Template) {
-    Event::Add(name.to_owned(), template).happen(sandbox);
+    Event::Add(name.to_owned(), template).apply(sandbox);
 }
 
 fn balancers(sandbox: &Sandbox) -> Vec<Value> {
     sandbox.cloud().load_balancers(sandbox.project())
 }
 
-/// A load balancer that no Service has.
-fn free(sandbox: &Sandbox) -> u64 {
+/// Creates a load balancer that no Service owns.
+fn create_unowned_balancer(sandbox: &Sandbox) -> u64 {
     let body = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
                        "algorithm": { "type": "round_robin" } });
     let cloud = sandbox.cloud();
     cloud.create_load_balancer(sandbox.project(), body)
 }
 
-fn is_right(sandbox: &Sandbox) -> Result<(), String> {
-    end::is_right(sandbox, &end::Past::default())
+fn check_end_state(sandbox: &Sandbox) -> Result<(), String> {
+    end_state::check_end_state(sandbox, &end_state::PastEvents::default())
 }
 
 fn service(sandbox: &Sandbox, name: &str) -> Value {
     sandbox.cluster().get("services", NAMESPACE, name).unwrap()
 }
 
-/// Its list of all Services is older than the Service that has the load balancer.
+/// The process's list of all Services is older than the Service that has the load balancer.
 #[test]
-fn a_service_that_came_since_keeps_its_load_balancer() {
+fn a_service_that_is_newer_than_the_cached_list_keeps_its_load_balancer() {
     let story = story();
     let sandbox = &story.sandbox;
     let mut ccm = Ccm::without_resyncs(&story);
     ccm.tick();
     for name in ["first", "second"] {
         add(sandbox, name, Template::named("shared"));
-        ccm.does_something();
+        ccm.tick_until_change();
     }
-    story.no_harm().unwrap();
+    story.no_violations().unwrap();
     let all = balancers(sandbox);
     assert_eq!(all.len(), 1, "{all:#?}");
     let first = service(sandbox, "first");
     assert_eq!(all[0]["labels"][SERVICE_UID], first["metadata"]["uid"]);
 }
 
-/// Both see it free, at the same moment.
+/// Both Services see at the same moment that the load balancer is free.
 #[test]
 fn of_two_services_that_ask_for_a_free_load_balancer_one_gets_it() {
     let story = story();
     let sandbox = &story.sandbox;
-    free(sandbox);
+    create_unowned_balancer(sandbox);
     for name in ["first", "second"] {
         add(sandbox, name, Template::named("free"));
     }
-    Ccm::without_resyncs(&story).comes_to_rest();
-    story.no_harm().unwrap();
-    is_right(sandbox).unwrap();
+    Ccm::without_resyncs(&story).converge();
+    story.no_violations().unwrap();
+    check_end_state(sandbox).unwrap();
     assert_eq!(balancers(sandbox).len(), 1);
 }
 
-/// Its list of all Services still has the one that was deleted.
+/// The process's list of all Services still contains the deleted Service.
 #[test]
-fn a_service_that_comes_again_gets_its_load_balancer_back() {
+fn a_recreated_service_gets_its_load_balancer_back() {
     for template in [Template::plain(), Template::named("front")] {
         let story = story();
         let sandbox = &story.sandbox;
@@ -158,25 +160,26 @@ fn a_service_that_comes_again_gets_its_load_balancer_back() {
         let mut ccm = Ccm::without_resyncs(&story);
         ccm.tick();
         let before = balancers(sandbox);
-        Event::Recreate("web".into(), template).happen(sandbox);
-        ccm.does_something();
+        Event::Recreate("web".into(), template).apply(sandbox);
+        ccm.tick_until_change();
         let after = balancers(sandbox);
         assert_eq!(after.len(), 1, "{after:#?}");
         assert_eq!(after[0]["id"], before[0]["id"]);
-        is_right(sandbox).unwrap();
+        check_end_state(sandbox).unwrap();
     }
 }
 
-/// The comparison of all found it, and an API failed before it was set right: that does not wait for the next one.
+/// A comparison of all Services found the difference, and an API failed before the change was made. The change does not
+/// wait for the next comparison.
 #[test]
-fn what_an_outage_kept_from_being_set_right_is_set_right_after_it() {
+fn a_change_that_an_outage_prevented_is_made_right_after_the_outage() {
     let story = story();
     let sandbox = &story.sandbox;
     add(sandbox, "web", Template::plain());
     let mut ccm = Ccm::without_resyncs(&story);
     ccm.tick();
-    is_right(sandbox).unwrap();
-    Event::LoseBalancer("web".into()).happen(sandbox);
+    check_end_state(sandbox).unwrap();
+    Event::DeleteBalancer("web".into()).apply(sandbox);
     let away = Effect::kubernetes_status(500, "InternalError", "no leader");
     let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
     let of_one_service = "/api/v1/namespaces/default/services";
@@ -187,7 +190,7 @@ fn what_an_outage_kept_from_being_set_right_is_set_right_after_it() {
     });
     sandbox.faults().clear();
     ccm.tick();
-    is_right(sandbox).unwrap();
+    check_end_state(sandbox).unwrap();
 }
 
 /// An operator goes back to Hetzner's controller after the Service's load balancer has lost its labels.
@@ -196,28 +199,28 @@ fn hetzners_controller_takes_the_load_balancer_that_has_the_name_it_would_give()
     let story = story();
     let sandbox = &story.sandbox;
     add(sandbox, "web", Template::plain());
-    Event::GoBack.happen(sandbox);
+    Event::RunUpstream.apply(sandbox);
     let [made] = &balancers(sandbox)[..] else { panic!("one is made") };
     let uid = service(sandbox, "web")["metadata"]["uid"].clone();
     assert_eq!(made["labels"], json!({ SERVICE_UID: uid }));
     let id = made["id"].as_u64().unwrap();
     let cloud = sandbox.cloud();
     cloud.edit_load_balancer(id, |one| one["labels"] = json!({ "noted": "yes" }));
-    Event::GoBack.happen(sandbox);
+    Event::RunUpstream.apply(sandbox);
     let all = balancers(sandbox);
     assert_eq!((all.len(), &all[0]["id"]), (1, &made["id"]));
     let labels = json!({ SERVICE_UID: uid, "noted": "yes" });
     assert_eq!(all[0]["labels"], labels);
 }
 
-/// They are counted with what a comparison of all reads anyway, and stay.
+/// The orphans are counted in a list that a comparison reads anyway, and they stay.
 #[test]
-fn load_balancers_without_a_service_are_counted_for_no_call() {
+fn orphans_are_counted_without_an_extra_call() {
     let story = story();
     let sandbox = &story.sandbox;
     add(sandbox, "lives", Template::named("lives"));
     let mut ccm = Ccm::new(&story);
-    ccm.does_something();
+    ccm.tick_until_change();
     let counted = |ccm: &mut Ccm| {
         let mut last = None;
         until("a comparison of all", || {
@@ -240,15 +243,15 @@ fn load_balancers_without_a_service_are_counted_for_no_call() {
     assert_eq!(balancers(sandbox).len(), 2);
 }
 
-/// The first one's write is in flight, and shows nowhere yet, when the second one comes.
+/// The write of the first Service is in flight and shows nowhere yet when the second Service is created.
 #[test]
-fn what_a_request_in_flight_takes_no_other_service_takes() {
-    // A load balancer that no Service owns, and a name that none has.
+fn a_load_balancer_in_a_request_in_flight_is_taken_by_no_other_service() {
+    // The cases are a load balancer that no Service owns, and a name that no load balancer has.
     let cases = [("free", "PUT", "/v1/load_balancers/*"), ("front", "POST", "/v1/load_balancers")];
     for (name, method, path) in cases {
         let story = story();
         let sandbox = &story.sandbox;
-        free(sandbox);
+        create_unowned_balancer(sandbox);
         let mut ccm = Ccm::without_resyncs(&story);
         ccm.tick();
         let weak = Arc::downgrade(sandbox);
@@ -258,14 +261,14 @@ fn what_a_request_in_flight_takes_no_other_service_takes() {
         let comes = Rule::new(comes).half(Half::Hetzner).method(method);
         let comes = sandbox.faults().add(comes.path(path).times(1));
         add(sandbox, "first", Template::named(name));
-        ccm.does_something();
+        ccm.tick_until_change();
         assert_eq!(sandbox.faults().hits(comes), 1, "{name}");
         until("the second one", || {
             let report = ccm.tick();
             let mut failures = report.failures.iter();
             failures.any(|failure| failure.object.ends_with("/second"))
         });
-        story.no_harm().unwrap();
+        story.no_violations().unwrap();
         let all = balancers(sandbox);
         let wanted: Vec<&Value> = all.iter().filter(|one| one["name"] == name).collect();
         assert_eq!(wanted.len(), 1, "{all:#?}");
@@ -280,22 +283,22 @@ fn what_a_request_in_flight_takes_no_other_service_takes() {
     }
 }
 
-/// Its process was killed between the request that adds a port and the end of that action, and the Service is deleted.
+/// The process was killed between the request that adds a port and the end of that action. Then the Service is deleted.
 #[test]
-fn a_load_balancer_is_released_when_what_a_dead_process_began_has_ended() {
+fn a_load_balancer_is_released_after_the_actions_of_a_dead_process_have_ended() {
     let story = story();
     let sandbox = &story.sandbox;
     let cloud = sandbox.cloud();
-    let id = free(sandbox);
+    let id = create_unowned_balancer(sandbox);
     add(sandbox, "web", Template::named("free"));
     cloud.hold_load_balancer(id, true);
-    // Finalizer, labels, port.
+    // The three writes are the finalizer, the labels and the port.
     let start = Start { writes: Some(3), ..Start::default() };
-    let mut mortal = Ccm::with(&story, start);
-    mortal.round();
+    let mut short_lived = Ccm::with(&story, start);
+    short_lived.round();
     assert!(cloud.has_running_actions());
-    Event::Delete("web".into()).happen(sandbox);
-    // It ends just after the load balancer is read for the release.
+    Event::Delete("web".into()).apply(sandbox);
+    // The action ends just after the load balancer is read for the release.
     let of_one = Rule::new(Effect::after({
         let cloud = Arc::clone(cloud);
         move |_: &Request| cloud.hold_load_balancer(id, false)
@@ -303,9 +306,9 @@ fn a_load_balancer_is_released_when_what_a_dead_process_began_has_ended() {
     let of_one = of_one.half(Half::Hetzner).method("GET");
     let of_one = of_one.path("/v1/load_balancers/**");
     sandbox.faults().add(of_one.times(1));
-    mortal.comes_to_rest();
-    story.no_harm().unwrap();
-    is_right(sandbox).unwrap();
+    short_lived.converge();
+    story.no_violations().unwrap();
+    check_end_state(sandbox).unwrap();
     let left = cloud.load_balancer(id);
     assert_eq!(left["services"], json!([]), "{left}");
     assert_eq!(left["labels"], json!({}), "{left}");
@@ -317,16 +320,16 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     let story = story();
     let sandbox = &story.sandbox;
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    let join = |name: &str| Event::Join(name.into()).happen(sandbox);
+    let join = |name: &str| Event::Join(name.into()).apply(sandbox);
     join("n-0");
     join("n-1");
     add(sandbox, "web", Template::plain());
     let mut ccm = Ccm::without_resyncs(&story);
     ccm.tick();
-    is_right(sandbox).unwrap();
+    check_end_state(sandbox).unwrap();
     let id = cloud.load_balancers(project)[0]["id"].as_u64().unwrap();
     cloud.hold_load_balancer(id, true);
-    Event::Leave("n-1".into()).happen(sandbox);
+    Event::DeleteNode("n-1".into()).apply(sandbox);
     join("n-2");
     until("the new target's action", || {
         ccm.round();
@@ -338,18 +341,18 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     sandbox.faults().add(rule.path("/api/v1/nodes"));
     cloud.hold_load_balancer(id, false);
     until("the end of the execution", || !ccm.round().is_unfinished());
-    story.no_harm().unwrap();
+    story.no_violations().unwrap();
     sandbox.faults().clear();
-    story.watch();
+    story.watch_requests();
     until("the right targets", || {
         ccm.round();
-        is_right(sandbox).is_ok()
+        check_end_state(sandbox).is_ok()
     });
-    story.no_harm().unwrap();
+    story.no_violations().unwrap();
 }
 
-/// Its load balancer is locked while the tick lasts in which the deletion was planned. Before the next one it is of
-/// type LoadBalancer again, and the API server's cache still shows it as it was before all that.
+/// The load balancer is locked during the tick in which its deletion was planned. Before the next tick the Service is
+/// of type LoadBalancer again, and the API server's cache still shows it as it was at the start.
 #[test]
 fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_shows() {
     let story = story();
@@ -358,14 +361,14 @@ fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_show
     add(sandbox, "web", Template::plain());
     let mut ccm = Ccm::without_resyncs(&story);
     ccm.tick();
-    is_right(sandbox).unwrap();
+    check_end_state(sandbox).unwrap();
     let id = balancers(sandbox)[0]["id"].clone();
-    // The cache shows a difference, so that it is read again.
-    Event::Ports("web".into(), vec![81]).happen(sandbox);
+    // The cache shows a difference, so that the Service is read again.
+    Event::Ports("web".into(), vec![81]).apply(sandbox);
     cluster.freeze_cache(true);
-    let turn = || Event::Turn("web".into()).happen(sandbox);
+    let turn = || Event::ChangeType("web".into()).apply(sandbox);
     turn();
-    story.watch();
+    story.watch_requests();
     let locked = Effect::hetzner_error(423, "locked", "another change is being made");
     let rule = Rule::new(locked).half(Half::Hetzner).method("DELETE");
     let rule = sandbox.faults().add(rule);
@@ -375,13 +378,13 @@ fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_show
     });
     turn();
     sandbox.faults().remove(rule);
-    story.watch();
+    story.watch_requests();
     ccm.tick();
     cluster.freeze_cache(false);
     until("its other port", || {
         ccm.tick();
-        is_right(sandbox).is_ok()
+        check_end_state(sandbox).is_ok()
     });
-    story.no_harm().unwrap();
+    story.no_violations().unwrap();
     assert_eq!(balancers(sandbox)[0]["id"], id);
 }

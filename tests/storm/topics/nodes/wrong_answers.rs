@@ -1,4 +1,5 @@
-//! What APIs have said about servers that were there. Of two witnesses one lies.
+//! Wrong answers that APIs have really given about servers that existed. At any time an API gives only one
+//! kind of them.
 
 use crate::random::Random;
 use sandbox::exchange::{Request, Response};
@@ -7,62 +8,62 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug)]
-enum Lie {
-    /// A list that is whole to all appearances, without one of the servers.
+enum WrongAnswer {
+    /// A list that looks complete lacks one of the servers.
     ListMissesOne,
     EmptyList,
-    /// A server asked for alone is not found.
+    /// A single server is reported as not found.
     NotFoundAlone,
-    /// The same, by a proxy on the way.
+    /// A proxy reports a single server as not found.
     ProxyNotFound,
     Unauthorized,
     Forbidden,
     RateLimit,
     Maintenance,
     OtherServer,
-    /// A list whose servers have no field for their labels.
+    /// A list contains servers without a field for their labels.
     NoLabels,
 }
 
-const LIES: [Lie; 10] = [
-    Lie::NoLabels,
-    Lie::ListMissesOne,
-    Lie::EmptyList,
-    Lie::NotFoundAlone,
-    Lie::ProxyNotFound,
-    Lie::Unauthorized,
-    Lie::Forbidden,
-    Lie::RateLimit,
-    Lie::Maintenance,
-    Lie::OtherServer,
+const WRONG_ANSWERS: [WrongAnswer; 10] = [
+    WrongAnswer::NoLabels,
+    WrongAnswer::ListMissesOne,
+    WrongAnswer::EmptyList,
+    WrongAnswer::NotFoundAlone,
+    WrongAnswer::ProxyNotFound,
+    WrongAnswer::Unauthorized,
+    WrongAnswer::Forbidden,
+    WrongAnswer::RateLimit,
+    WrongAnswer::Maintenance,
+    WrongAnswer::OtherServer,
 ];
 
-/// The Cloud API has so many of them, the first.
-const LIES_OF_CLOUD: usize = 7;
+/// How many of [`WRONG_ANSWERS`], counted from the first, the Cloud API can give.
+const WRONG_ANSWERS_OF_CLOUD: usize = 7;
 
-pub fn begin(sandbox: &Sandbox, random: &mut Random) {
+pub fn inject(sandbox: &Sandbox, random: &mut Random) {
     let seed = random.next();
     if random.percent(60) {
-        let lie = *random.pick(&LIES[..LIES_OF_CLOUD]);
-        // Another project's token sees nothing of ours: that is no lie, and one is enough.
+        let wrong = *random.pick(&WRONG_ANSWERS[..WRONG_ANSWERS_OF_CLOUD]);
+        // The token of another project rightly sees no server of ours, and one wrong answer at a time is enough.
         let other = format!("Bearer {}", sandbox.projects().foreign_token);
         let is_own = move |request: &Request| request.header("authorization") != Some(&other);
-        let rule = lie.rule(random.next()).half(Half::Hetzner).when(is_own);
+        let rule = wrong.rule(random.next()).half(Half::Hetzner).when(is_own);
         sandbox.faults().add(rule.probability(0.7, seed));
     }
     if random.percent(60) && sandbox.serves(Half::Robot) {
-        let lie = *random.pick(&LIES[1..]);
-        let rule = lie.rule_of_robot(random.next()).half(Half::Robot);
+        let wrong = *random.pick(&WRONG_ANSWERS[1..]);
+        let rule = wrong.rule_of_robot(random.next()).half(Half::Robot);
         sandbox.faults().add(rule.probability(0.7, seed));
     }
 }
 
-impl Lie {
+impl WrongAnswer {
     fn rule(self, choice: u64) -> Rule {
         let (list, one) = ("/v1/servers", "/v1/servers/*");
         let error = Effect::hetzner_error;
         match self {
-            Lie::ListMissesOne => Rule::new(edited(move |body| {
+            WrongAnswer::ListMissesOne => Rule::new(edited(move |body| {
                 let Some(servers) = body["servers"].as_array_mut() else {
                     return;
                 };
@@ -74,20 +75,22 @@ impl Lie {
                 }
             }))
             .path(list),
-            Lie::EmptyList => Rule::new(empty()).path(list),
-            Lie::NotFoundAlone => {
+            WrongAnswer::EmptyList => Rule::new(empty()).path(list),
+            WrongAnswer::NotFoundAlone => {
                 Rule::new(error(404, "not_found", "server with this ID not found")).path(one)
             }
-            Lie::ProxyNotFound => Rule::new(Effect::proxy_not_found()).path(one),
-            Lie::Unauthorized => Rule::new(error(401, "unauthorized", "no")).path(one),
-            Lie::Forbidden => Rule::new(error(403, "forbidden", "no")).path(one),
-            Lie::NoLabels => Rule::new(edited(|body| {
+            WrongAnswer::ProxyNotFound => Rule::new(Effect::proxy_not_found()).path(one),
+            WrongAnswer::Unauthorized => Rule::new(error(401, "unauthorized", "no")).path(one),
+            WrongAnswer::Forbidden => Rule::new(error(403, "forbidden", "no")).path(one),
+            WrongAnswer::NoLabels => Rule::new(edited(|body| {
                 for server in body["servers"].as_array_mut().into_iter().flatten() {
                     server.as_object_mut().unwrap().remove("labels");
                 }
             }))
             .path(list),
-            Lie::RateLimit | Lie::Maintenance | Lie::OtherServer => unreachable!(),
+            WrongAnswer::RateLimit | WrongAnswer::Maintenance | WrongAnswer::OtherServer => {
+                unreachable!()
+            }
         }
     }
 
@@ -95,30 +98,30 @@ impl Lie {
         let (list, one) = ("/server", "/server/*");
         let error = Effect::robot_error;
         match self {
-            Lie::ListMissesOne => Rule::new(edited(move |body| {
+            WrongAnswer::ListMissesOne => Rule::new(edited(move |body| {
                 if let Some(servers) = body.as_array_mut().filter(|all| !all.is_empty()) {
                     servers.remove(choice as usize % servers.len());
                 }
             }))
             .path(list),
-            Lie::EmptyList => {
+            WrongAnswer::EmptyList => {
                 Rule::new(error(404, "SERVER_NOT_FOUND", "No server found")).path(list)
             }
-            Lie::NotFoundAlone => {
+            WrongAnswer::NotFoundAlone => {
                 Rule::new(error(404, "SERVER_NOT_FOUND", "Server not found")).path(one)
             }
-            Lie::ProxyNotFound => Rule::new(Effect::proxy_not_found()),
-            Lie::Unauthorized => Rule::new(error(401, "UNAUTHORIZED", "Unauthorized")),
-            Lie::Forbidden => Rule::new(Effect::robot_forbidden()),
-            Lie::RateLimit => Rule::new(Effect::robot_rate_limit(200, 1)),
-            Lie::Maintenance => Rule::new(Effect::robot_maintenance()),
-            Lie::OtherServer => Rule::new(Effect::other_json()),
-            Lie::NoLabels => unreachable!(),
+            WrongAnswer::ProxyNotFound => Rule::new(Effect::proxy_not_found()),
+            WrongAnswer::Unauthorized => Rule::new(error(401, "UNAUTHORIZED", "Unauthorized")),
+            WrongAnswer::Forbidden => Rule::new(Effect::robot_forbidden()),
+            WrongAnswer::RateLimit => Rule::new(Effect::robot_rate_limit(200, 1)),
+            WrongAnswer::Maintenance => Rule::new(Effect::robot_maintenance()),
+            WrongAnswer::OtherServer => Rule::new(Effect::other_json()),
+            WrongAnswer::NoLabels => unreachable!(),
         }
     }
 }
 
-/// The answer's document, with a change.
+/// Returns an effect that changes the answer's document.
 fn edited(edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Effect {
     Effect::changed(move |mut answer: Response| {
         if answer.status == 200
@@ -131,7 +134,7 @@ fn edited(edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Effect {
     })
 }
 
-/// The first page, and by its own words the only one.
+/// Returns an effect that answers with an empty page, which claims to be the only one.
 fn empty() -> Effect {
     let body = json!({ "servers": [], "meta": { "pagination": {
         "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1,

@@ -1,4 +1,4 @@
-//! What must never happen to a node, looked at in the moment in which the request arrives.
+//! What must never happen to a node. It is checked when the request arrives.
 
 use super::SHUTDOWN;
 use ccm::controllers::node::UNINITIALIZED;
@@ -9,34 +9,34 @@ use serde_json::{Value, json};
 /// The prefix of the provider IDs that `ccm` writes.
 pub const PREFIX: &str = "ccm-from-scratch://";
 
-/// Both APIs' servers.
+/// Returns the servers of both APIs.
 pub fn servers(sandbox: &Sandbox) -> Servers {
     let of_cloud = sandbox.cloud().server_summaries(sandbox.project());
     let of_cloud = of_cloud.into_iter().map(|server| {
         let id = format!("{PREFIX}{}", server.id);
         (id, server.name, !server.is_running, json!(server.labels))
     });
-    let metal = sandbox.robot().servers().into_iter();
-    let metal = metal.map(|server| {
+    let dedicated = sandbox.robot().servers().into_iter();
+    let dedicated = dedicated.map(|server| {
         let id = format!("hrobot://{}", server.number);
-        // Its API does not always say so.
+        // Robot's API does not always tell whether a server is off.
         (id, server.name, true, Value::Null)
     });
-    of_cloud.chain(metal).collect()
+    of_cloud.chain(dedicated).collect()
 }
 
-/// Provider IDs, names, whether each may be off, and labels. One whose labels were others is there more than once:
-/// whoever read it before can't know.
+/// The provider ID, the name, whether the server may be off, and the labels of each server. A server whose labels were
+/// changed is contained more than once, because a process that read it before can't know the change.
 pub type Servers = Vec<(String, String, bool, Value)>;
 
-/// The node that a write is about.
+/// Returns the name of the node that a write is about.
 pub fn node_written(request: &Request) -> Option<&str> {
     let rest = request.path.strip_prefix("/api/v1/nodes/")?;
     rest.split('/').next()
 }
 
-/// `node`: as it is now, before the write.
-pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Option<String> {
+/// Returns why a write violates an invariant. `node` is the node before the write.
+pub fn violation_by(request: &Request, node: Option<&Value>, servers: &Servers) -> Option<String> {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let preconditions = match request.method.as_str() {
         "DELETE" => &body["preconditions"],
@@ -49,7 +49,7 @@ pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Op
     let node = node?;
     let metadata = &node["metadata"];
     if metadata["resourceVersion"] != *version || uid.is_string() && metadata["uid"] != *uid {
-        // The API server refuses it.
+        // The API server refuses such a write.
         return None;
     }
     let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
@@ -67,7 +67,7 @@ pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Op
     }
 }
 
-/// A label of a person changes, or one that the server has is removed.
+/// Returns why a write changes a person's label, or removes a label that the server has.
 fn wrong_labels(
     written: &Value,
     provider_id: &str,
@@ -91,7 +91,7 @@ fn wrong_labels(
     })
 }
 
-/// Pods come when the node has no addresses yet, or may not come although its server runs.
+/// Returns why a write lets pods in before the node has addresses, or keeps them out although the server runs.
 fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<String> {
     let written = written.as_array()?;
     let has = |taints: &[Value], key: &str| taints.iter().any(|taint| taint["key"] == key);
@@ -99,7 +99,7 @@ fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<Stri
     let taints = taints.map_or(&[][..], Vec::as_slice);
     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
     let id = &node["spec"]["providerID"];
-    // As it is now.
+    // The server's present state counts.
     let server = servers.iter().find(|(other, ..)| id == other);
     if has(taints, UNINITIALIZED)
         && !has(written, UNINITIALIZED)
@@ -128,7 +128,7 @@ fn wrong_provider_id(
     }
     let mut servers = servers.iter();
     let own = servers.find(|(_, name, ..)| metadata["name"] == *name);
-    // Where there is none, it was deleted since it was listed, and the node goes.
+    // A server that is not found was deleted after it was listed, and the node will be deleted.
     let right = own.map(|(id, ..)| id.as_str())?;
     (right != written).then(|| format!("provider ID {written:?}, and not {right:?}"))
 }

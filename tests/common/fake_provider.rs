@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A cloud that consists of one list of servers, or of two when there are dedicated servers.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct FakeProvider {
     pub instances: Vec<Instance>,
     /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
@@ -19,14 +19,14 @@ pub struct Memory {
     pub label_prefixes: LabelPrefixes,
 }
 
-impl Memory {
+impl FakeProvider {
     /// Returns a cloud with these servers.
-    pub fn of(instances: impl Into<Vec<Instance>>) -> Memory {
-        Memory { instances: instances.into(), ..Memory::default() }
+    pub fn of(instances: impl Into<Vec<Instance>>) -> FakeProvider {
+        FakeProvider { instances: instances.into(), ..FakeProvider::default() }
     }
 }
 
-impl Provider for Memory {
+impl Provider for FakeProvider {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -51,7 +51,7 @@ impl Provider for Memory {
     }
 }
 
-impl Dedicated for Memory {
+impl Dedicated for FakeProvider {
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         Ok(self.dedicated.clone().unwrap_or_default())
     }
@@ -79,7 +79,7 @@ impl Dedicated for Memory {
     }
 }
 
-impl Instances for Memory {
+impl Instances for FakeProvider {
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         Ok(self.instances.clone())
     }

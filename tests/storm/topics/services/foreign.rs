@@ -1,7 +1,8 @@
-//! Load balancers that others made before the story begins: other clusters, operators, Terraform, Hetzner's controller.
+//! Load balancers that others made before the story begins: other clusters, operators, Terraform
+//! and Hetzner's controller.
 
-use super::events::{FINALIZER, NAMESPACE, SERVICES, cluster_uid};
-use super::harm::{has_finalizer, wants};
+use super::events::{FINALIZER, MAX_SERVICES, NAMESPACE, cluster_uid};
+use super::invariants::{has_finalizer, wants_balancer};
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::random::Random;
 use crate::topics::cluster::{self, NODE_LABEL, server_of};
@@ -10,11 +11,11 @@ use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
-/// Of a Service that does not exist any more.
-const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
+/// The UID of a Service that does not exist any more.
+const DELETED_UID: &str = "00000000-dead-4000-8000-000000000000";
 
-/// Names of load balancers that no Service may ever adopt: they never change.
-pub const UNTOUCHABLE: [&str; 7] = [
+/// The names of load balancers that no Service may ever adopt, and that therefore never change.
+pub const NEVER_ADOPTED: [&str; 7] = [
     "theirs",
     OF_PROGRAM,
     "kubernetes-default-s-0",
@@ -24,37 +25,37 @@ pub const UNTOUCHABLE: [&str; 7] = [
     COPY,
 ];
 
-/// Empty, with the label by which another program owns it.
+/// The name of an empty load balancer with the label by which another program owns it.
 pub const OF_PROGRAM: &str = "prod-api";
 
-/// Carries the UID of a Service that exists, and the label of another cluster.
+/// The name of a load balancer with the UID of a Service that exists, and with the label of another cluster.
 const COPY: &str = "copy";
 
 const OTHER_CLUSTER: &str = "another-cluster";
 
-/// Labels that Terraform sets itself; it removes all others.
+/// The labels that Terraform sets. It removes all others.
 const OF_TERRAFORM: [&str; 2] = ["provisioner", "team"];
 
-/// When Terraform made its load balancers: long before every Service.
+/// The time at which Terraform made its load balancers, long before every Service.
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
 const FOREIGN_LABEL: (&str, &str) = ("role", "foreign");
 
-/// One that Terraform made. A Service may adopt it by name, by the operator's label, or not at all.
+/// A load balancer that Terraform made. A Service may adopt it by its name, by the operator's label, or not at all.
 #[derive(Debug)]
-pub struct Other {
+pub struct ForeignBalancer {
     name: &'static str,
     has_labels: bool,
     ports: &'static [u64],
     target: Target,
-    /// The operator's label [`ADOPT`].
+    /// The value of the operator's label [`ADOPT`].
     adopt: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Target {
     None,
-    /// The server of node `n-0`, whether that is a node already or not.
+    /// The server of node `n-0`, whether the node exists already or not.
     OurServer,
     /// The servers of all nodes.
     OurServers,
@@ -64,17 +65,17 @@ enum Target {
     ForeignServers,
 }
 
-impl Other {
-    pub fn all(random: &mut Random) -> Vec<Other> {
+impl ForeignBalancer {
+    pub fn generate_all(random: &mut Random) -> Vec<ForeignBalancer> {
         let of_nodes = [Target::None, Target::OurServer, Target::OurServers, Target::NoServers];
         let of_all =
             [Target::None, Target::OurServers, Target::ForeignServer, Target::ForeignServers];
         let foreign = [Target::ForeignServer, Target::ForeignServers];
         let kinds: [(_, &[u64], &[Target]); 3] =
             [("edge", &[], &of_nodes), ("busy", &[6443], &of_all), ("foreign", &[], &foreign)];
-        let mut others: Vec<Other> = kinds
+        let mut others: Vec<ForeignBalancer> = kinds
             .into_iter()
-            .map(|(name, ports, targets)| Other {
+            .map(|(name, ports, targets)| ForeignBalancer {
                 name,
                 has_labels: random.percent(50),
                 ports,
@@ -82,7 +83,7 @@ impl Other {
                 adopt: random.percent(20).then(|| service_of(random)),
             })
             .collect();
-        // Two ask for one Service.
+        // Two load balancers are offered to one Service.
         if random.percent(10) {
             let service = Some(service_of(random));
             others[0].adopt.clone_from(&service);
@@ -115,16 +116,16 @@ impl Other {
     }
 }
 
-/// `default.s-2`, as the label [`ADOPT`] has it; sometimes a Service that never exists.
+/// Returns a Service as the label [`ADOPT`] names it, such as `default.s-2`. Sometimes the Service never exists.
 pub fn service_of(random: &mut Random) -> String {
-    match random.below(SERVICES + 1) {
-        SERVICES => "default.elsewhere".to_owned(),
+    match random.below(MAX_SERVICES + 1) {
+        MAX_SERVICES => "default.elsewhere".to_owned(),
         n => format!("default.s-{n}"),
     }
 }
 
-/// All that are there before the story begins, and the Primary IPs of the project.
-pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
+/// Creates all load balancers that exist before the story begins, and the Primary IPs of the project.
+pub fn make_all(sandbox: &Sandbox, others: &[ForeignBalancer]) {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let (key, value) = FOREIGN_LABEL;
     let foreign = ServerSpec {
@@ -149,7 +150,7 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
 
     let target = json!([{ "type": "server", "server": { "id": foreign } }]);
     let ours = cluster_uid(sandbox);
-    let dead = |cluster: &str| json!({ SERVICE_UID: DEAD_UID, CLUSTER_UID: cluster });
+    let dead = |cluster: &str| json!({ SERVICE_UID: DELETED_UID, CLUSTER_UID: cluster });
     let mut left = dead(&ours);
     left[SERVICE] = json!("default.s-3");
     left[CREATED] = json!("true");
@@ -158,12 +159,12 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     let cases = [
         ("theirs", dead(OTHER_CLUSTER), &target),
         ("kubernetes-default-s-0", dead(OTHER_CLUSTER), &target),
-        // Made by Hetzner's controller, of a cluster that is not known here.
-        ("kubernetes-default-s-1", json!({ SERVICE_UID: DEAD_UID }), &target),
+        // Hetzner's controller of an unknown cluster made this load balancer.
+        ("kubernetes-default-s-1", json!({ SERVICE_UID: DELETED_UID }), &target),
         ("free", json!({ "team": "red" }), &none),
         (OF_PROGRAM, json!({ "caph-cluster-prod": "owned" }), &none),
         ("kubernetes-default-s-2", json!({}), &none),
-        // This cluster's, of a Service of the same name that does not exist any more.
+        // This load balancer is the cluster's own. Its Service had the same name and does not exist any more.
         ("kubernetes-default-s-3", left, &none),
     ];
     for (name, labels, targets) in cases {
@@ -174,9 +175,9 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     others.iter().for_each(|one| one.make(sandbox, foreign));
 }
 
-/// What Hetzner's controller does for a Service without a load balancer: nothing but the Service's UID says that the load
-/// balancer is the Service's, and the finalizer, whose name all controllers share. A load balancer that already has the
-/// name that this one would get is taken instead, whoever made it: the UID is added to its labels.
+/// Does what Hetzner's controller does for a Service without a load balancer. Only the Service's UID shows that the
+/// load balancer is the Service's, and only the finalizer, whose name all controllers share, shows that it must be
+/// deleted. A load balancer that has the name already is taken, whoever made it, and gets the UID as a label.
 pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     if !service["spec"]["loadBalancerClass"].is_null() {
         return;
@@ -199,9 +200,9 @@ pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     }
 }
 
-/// An operator goes back to Hetzner's controller for a while: it finds load balancers by the Service's UID, sets what it
-/// knows of them, makes those that are missing, and deletes those that are not wanted. Other labels stay.
-pub fn upstream_runs(sandbox: &Sandbox) {
+/// Lets an operator go back to Hetzner's controller for a while. It finds load balancers by the Service's UID, sets the
+/// fields that it knows, creates missing load balancers, and deletes those that are not wanted. Other labels stay.
+pub fn run_upstream(sandbox: &Sandbox) {
     let (cloud, cluster) = (sandbox.cloud(), sandbox.cluster());
     let alive = cluster::ids(&cloud.servers(sandbox.project()));
     let nodes = cluster.list("nodes", None);
@@ -214,12 +215,12 @@ pub fn upstream_runs(sandbox: &Sandbox) {
         let all = cloud.load_balancers(sandbox.project());
         let mut with_uid = all.iter().filter(|one| one["labels"][SERVICE_UID] == *uid);
         if with_uid.clone().any(is_copy) {
-            // It would take it for its own.
+            // Hetzner's controller would take the copy's load balancer for its own.
             continue;
         }
         let id = with_uid.next().and_then(|one| one["id"].as_u64());
         match id {
-            Some(id) if wants(&service) => cloud.edit_load_balancer(id, |one| {
+            Some(id) if wants_balancer(&service) => cloud.edit_load_balancer(id, |one| {
                 one["algorithm"]["type"] = json!("round_robin");
                 one["targets"] = json!(targets);
                 for port in one["services"].as_array_mut().into_iter().flatten() {
@@ -238,14 +239,14 @@ pub fn upstream_runs(sandbox: &Sandbox) {
                     cluster.delete("services", NAMESPACE, name);
                 }
             }
-            None if wants(&service) => make_upstream(sandbox, &service),
+            None if wants_balancer(&service) => make_upstream(sandbox, &service),
             _ => {}
         }
     }
 }
 
-/// Another cluster's, which this one is a copy of, so that their Services have the same UIDs. Its targets do not show
-/// that it is this one's.
+/// Creates a load balancer of another cluster of which this one is a copy, so that their Services have the same UIDs.
+/// The targets do not show that the load balancer is this cluster's.
 pub fn make_copy(sandbox: &Sandbox, service: &Value, has_target: bool) {
     let project = sandbox.project();
     let servers = sandbox.cloud().servers(project);
@@ -259,14 +260,14 @@ pub fn make_copy(sandbox: &Sandbox, service: &Value, has_target: bool) {
     make(sandbox, COPY, &labels, &targets, &[], None);
 }
 
-/// Is it of this Service's UID, and another cluster's?
+/// Whether a load balancer is that of the cluster of which this one is a copy.
 pub fn is_copy(balancer: &Value) -> bool {
     balancer["labels"][CLUSTER_UID] == OTHER_CLUSTER
 }
 
-/// Terraform runs: of its load balancers it removes all labels that are not its own, but the Service's UID where it was
-/// configured to ignore that.
-pub fn terraform_runs(sandbox: &Sandbox, keeps_uid: bool) {
+/// Runs Terraform. It removes all labels of its load balancers that it did not set, except the Service's UID when it
+/// was configured to ignore that label.
+pub fn run_terraform(sandbox: &Sandbox, keeps_uid: bool) {
     let cloud = sandbox.cloud();
     let mut all = cloud.load_balancers(sandbox.project());
     all.retain(|one| one["created"] == LONG_AGO);
@@ -280,8 +281,8 @@ pub fn terraform_runs(sandbox: &Sandbox, keeps_uid: bool) {
     }
 }
 
-/// An operator adds the label, or removes it.
-pub fn ask_for(sandbox: &Sandbox, balancer: &str, service: Option<&str>) {
+/// Lets an operator set or remove the label [`ADOPT`].
+pub fn set_adopt_label(sandbox: &Sandbox, balancer: &str, service: Option<&str>) {
     let cloud = sandbox.cloud();
     let all = cloud.load_balancers(sandbox.project());
     let Some(one) = all.iter().find(|one| one["name"] == balancer) else {

@@ -1,12 +1,12 @@
-//! What must never happen, checked in the moment in which the request arrives.
+//! What must never happen. It is checked when the request arrives.
 
-use super::end::{may_not_be_claimed, servers, targets};
+use super::end_state::{servers, targets, why_not_claimable};
 use super::events::{FINALIZER, NAMESPACE, cluster_uid};
-use super::others::is_copy;
-use super::ownership::{Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list};
+use super::foreign::is_copy;
+use super::ownership::{ClusterState, is_kept, is_of_others, is_ours as is_ours_label, list};
 use super::secrets;
 use crate::topics::cluster::ids;
-pub use crate::topics::cluster::{has_finalizer, wants};
+pub use crate::topics::cluster::{has_finalizer, wants_balancer};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
@@ -16,64 +16,69 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Mutex;
 
-/// A round of a program's controllers reads the nodes so often, or less.
+/// How often the controllers of a program read the nodes in one round, at most.
 const LISTS: usize = 4;
 
-/// What was seen so far.
+/// What was observed so far.
 #[derive(Default)]
-pub struct Seen {
-    /// What `ccm` may know: what the API server's cache showed at the last read.
-    known: Kubernetes,
-    /// Nodes as they were listed before, at most [`LISTS`]: the threads of a program know them from different lists.
+pub struct History {
+    /// What `ccm` may know, which is what the API server's cache showed at the last read.
+    known: ClusterState,
+    /// The nodes of the previous lists, at most [`LISTS`] of them. The threads of a program know the nodes
+    /// from different lists.
     nodes_before: VecDeque<Vec<Value>>,
-    /// Load balancer and server of each attempt to add a target.
+    /// The load balancer and the server of each attempt to add a target.
     tried: HashSet<(u64, u64)>,
-    /// Load balancers that were released, and not adopted since.
+    /// The load balancers that were released and not adopted since.
     released: HashSet<u64>,
     pub adopted: u64,
     pub released_count: u64,
 }
 
-/// Both APIs at the moment of a request.
-pub struct Moment<'a> {
+/// Checks requests against the state of both APIs at the moment of the request.
+pub struct Checker<'a> {
     cloud: &'a Cloud,
     cluster: &'a Cluster,
     project: u64,
     cluster_uid: String,
-    seen: &'a Mutex<Seen>,
+    history: &'a Mutex<History>,
     two_at_once: bool,
 }
 
-impl Moment<'_> {
-    pub fn of<'a>(sandbox: &'a Sandbox, seen: &'a Mutex<Seen>, two_at_once: bool) -> Moment<'a> {
-        Moment {
+impl Checker<'_> {
+    pub fn new<'a>(
+        sandbox: &'a Sandbox,
+        history: &'a Mutex<History>,
+        two_at_once: bool,
+    ) -> Checker<'a> {
+        Checker {
             cloud: sandbox.cloud(),
             cluster: sandbox.cluster(),
             project: sandbox.project(),
             cluster_uid: cluster_uid(sandbox),
-            seen,
+            history,
             two_at_once,
         }
     }
 
-    fn read(&self) -> Kubernetes {
-        Kubernetes::read(self.cluster, &self.cluster_uid)
+    fn read(&self) -> ClusterState {
+        ClusterState::read(self.cluster, &self.cluster_uid)
     }
 
-    /// `ccm` may know all that there is now.
-    pub fn learn_all(&self) {
-        self.seen.lock().unwrap().known = self.read();
+    /// Records that `ccm` may know the present state.
+    pub fn record_state(&self) {
+        self.history.lock().unwrap().known = self.read();
     }
 
-    /// `ccm` reads a list. A table of nodes without metadata does not show their labels.
-    pub fn learn(&self, request: &Request) {
+    /// Records that `ccm` reads a list. A table of nodes without metadata does not show their labels.
+    pub fn record_read(&self, request: &Request) {
         let is_list = ["/api/v1/nodes", "/api/v1/services"].contains(&request.path.as_str());
         if !is_list || self.cluster.is_cache_frozen() {
             return;
         }
         let mut now = self.read();
-        let seen = &mut *self.seen.lock().unwrap();
-        let known = &mut seen.known;
+        let history = &mut *self.history.lock().unwrap();
+        let known = &mut history.known;
         if request.path == "/api/v1/services" {
             known.services = now.services;
             return;
@@ -88,46 +93,51 @@ impl Moment<'_> {
         }
         let before = std::mem::replace(&mut known.nodes, now.nodes);
         if !sandbox::time::is_simulated() {
-            seen.nodes_before.push_front(before);
-            seen.nodes_before.truncate(LISTS);
+            history.nodes_before.push_front(before);
+            history.nodes_before.truncate(LISTS);
         }
     }
 
-    /// The rest of a plan is executed over several ticks, and each stops it where it does not fit any more. So a part
-    /// of it is harm where both what is there and what the last tick could read forbid it, for reasons that differ in their
-    /// numbers at most: an old list may want the target itself, which newer reads of the plan did not show any more.
-    fn harm_in_rest(&self, harm: impl Fn(&Kubernetes) -> Option<String>) -> Option<String> {
-        let harm_now = harm(&self.read())?;
-        let seen = self.seen.lock().unwrap();
-        let mut known = seen.known.clone();
-        let before = seen.nodes_before.clone();
-        drop(seen);
-        let reason = |harm: &str| harm.replace(char::is_numeric, "");
-        let forbids =
-            |known: &Kubernetes| harm(known).is_some_and(|harm| reason(&harm) == reason(&harm_now));
-        let is_harm = forbids(&known)
+    /// Returns a violation by a part of a plan. A plan may be executed over several ticks, and each tick stops the
+    /// parts that do not fit any more. So a part is a violation only when both the present state and what the last tick
+    /// could read forbid it, for reasons that differ at most in their numbers. An old list may still want the target
+    /// itself, although newer reads of the plan did not show it any more.
+    fn violation_by_rest_of_plan(
+        &self,
+        violation: impl Fn(&ClusterState) -> Option<String>,
+    ) -> Option<String> {
+        let violation_now = violation(&self.read())?;
+        let history = self.history.lock().unwrap();
+        let mut known = history.known.clone();
+        let before = history.nodes_before.clone();
+        drop(history);
+        let reason = |violation: &str| violation.replace(char::is_numeric, "");
+        let forbids = |known: &ClusterState| {
+            violation(known).is_some_and(|violation| reason(&violation) == reason(&violation_now))
+        };
+        let is_violation = forbids(&known)
             && before.into_iter().all(|nodes| {
                 known.nodes = nodes;
                 forbids(&known)
             });
-        is_harm.then_some(harm_now)
+        is_violation.then_some(violation_now)
     }
 
-    pub fn harm_in_cloud(&self, request: &Request) -> Option<String> {
+    pub fn violation_in_cloud(&self, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         if let Some(rest) = request.path.strip_prefix("/v1/certificates") {
-            return self.harm_to_certificate(request, &body, rest);
+            return self.violation_of_certificate(request, &body, rest);
         }
         let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
             return Some("not about load balancers".into());
         };
         let all = self.cloud.certificates(self.project);
-        if let Some(harm) = secrets::harm_of_showing(&body, &all) {
-            return Some(harm);
+        if let Some(violation) = secrets::violation_by_showing(&body, &all) {
+            return Some(violation);
         }
         let mut parts = rest.split('/').skip(1);
         let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
-            return self.harm_of_creation(&body);
+            return self.violation_by_creation(&body);
         };
         let balancer = self.cloud.load_balancer(id);
         if balancer.is_null() {
@@ -135,15 +145,17 @@ impl Moment<'_> {
         }
         let kubernetes = self.read();
         let labels = &balancer["labels"];
-        let whose = &labels[SERVICE_UID];
-        let is_this_cluster = !whose.is_null() && labels[CLUSTER_UID] == *self.cluster_uid;
+        let owner_uid = &labels[SERVICE_UID];
+        let is_this_cluster = !owner_uid.is_null() && labels[CLUSTER_UID] == *self.cluster_uid;
         let is_ours = is_this_cluster || kubernetes.is_owned(&balancer);
         match (request.method.as_str(), parts.nth(1)) {
-            ("PUT", _) => self.harm_of_edit(&kubernetes, id, &balancer, &body, is_ours),
+            ("PUT", _) => self.violation_by_edit(&kubernetes, id, &balancer, &body, is_ours),
             _ if self.is_released_twice(id) => None,
             _ if !is_ours => Some(format!("not ours: {labels}")),
-            ("DELETE", _) => match kubernetes.service(whose) {
-                Some(service) if wants(service) => Some(format!("Service {whose} wants it")),
+            ("DELETE", _) => match kubernetes.service(owner_uid) {
+                Some(service) if wants_balancer(service) => {
+                    Some(format!("Service {owner_uid} wants it"))
+                }
                 Some(service) => kubernetes.deletable(&balancer, service).err(),
                 None if !labels[KEEP].is_null() => Some("it is kept".into()),
                 None if labels[CREATED].is_null() => {
@@ -153,7 +165,7 @@ impl Moment<'_> {
             },
             (_, Some("add_target")) => {
                 let server = body["server"]["id"].as_u64().unwrap_or_default();
-                self.seen.lock().unwrap().tried.insert((id, server));
+                self.history.lock().unwrap().tried.insert((id, server));
                 None
             }
             (_, Some("remove_target")) => {
@@ -161,10 +173,12 @@ impl Moment<'_> {
                 let Some(removed) = removed else {
                     return Some("a target that is no server".into());
                 };
-                self.harm_in_rest(|kubernetes| {
-                    let service = kubernetes.service(whose)?;
-                    match wants(service) {
-                        true => self.break_before_make(kubernetes, id, &balancer, removed, service),
+                self.violation_by_rest_of_plan(|kubernetes| {
+                    let service = kubernetes.service(owner_uid)?;
+                    match wants_balancer(service) {
+                        true => {
+                            self.violation_of_order(kubernetes, id, &balancer, removed, service)
+                        }
                         false => (!kubernetes.servers().contains(&removed)).then(|| {
                             format!("released without server {removed}, which is no node")
                         }),
@@ -175,7 +189,7 @@ impl Moment<'_> {
         }
     }
 
-    fn harm_of_creation(&self, body: &Value) -> Option<String> {
+    fn violation_by_creation(&self, body: &Value) -> Option<String> {
         let labels = &body["labels"];
         if labels[CREATED].is_null() {
             return Some(format!("without label {CREATED}: {labels}"));
@@ -188,28 +202,28 @@ impl Moment<'_> {
             };
             let holder = one["assignee_id"].as_u64();
             let holder = holder.map(|holder| self.cloud.load_balancer(holder));
-            // Another creation of ours may have been faster; the API refuses this one.
+            // Another creation of ours may have been faster. The API refuses this one.
             let is_others =
                 holder.is_some_and(|holder| holder["labels"][CLUSTER_UID] != *self.cluster_uid);
             let why = is_others.then_some("it is assigned");
-            if let Some(why) = why.or_else(|| may_not_be_claimed(one)) {
+            if let Some(why) = why.or_else(|| why_not_claimable(one)) {
                 return Some(format!("claims Primary IP {}: {why}", one["name"]));
             }
         }
-        self.may_live_in_it(&labels[SERVICE_UID])
+        self.violation_of_owner(&labels[SERVICE_UID])
     }
 
-    /// Adoption, release, and what only sets labels right or renames.
-    fn harm_of_edit(
+    /// Checks an adoption, a release, and an edit that only corrects labels or the name.
+    fn violation_by_edit(
         &self,
-        kubernetes: &Kubernetes,
+        kubernetes: &ClusterState,
         id: u64,
         balancer: &Value,
         body: &Value,
         is_ours: bool,
     ) -> Option<String> {
         let labels = &balancer["labels"];
-        let whose = &labels[SERVICE_UID];
+        let owner_uid = &labels[SERVICE_UID];
         let new = &body["labels"];
         let Some(new) = new.as_object() else {
             return (!is_ours).then(|| format!("renamed, and not ours: {labels}"));
@@ -223,17 +237,17 @@ impl Moment<'_> {
             if self.is_released_twice(id) {
                 return None;
             }
-            self.seen.lock().unwrap().released.insert(id);
-            let harm = self.harm_in_rest(|kubernetes| {
-                self.harm_of_release(kubernetes, balancer, new, is_ours)
+            self.history.lock().unwrap().released.insert(id);
+            let violation = self.violation_by_rest_of_plan(|kubernetes| {
+                self.violation_by_release(kubernetes, balancer, new, is_ours)
             });
-            self.seen.lock().unwrap().released_count += u64::from(harm.is_none());
-            return harm;
+            self.history.lock().unwrap().released_count += u64::from(violation.is_none());
+            return violation;
         };
         let Some(service) = kubernetes.service(uid) else {
             return Some(format!("for Service {uid}, which does not exist"));
         };
-        if uid != whose || !is_ours {
+        if uid != owner_uid || !is_ours {
             let asked = &labels[ADOPT];
             let all = self.cloud.load_balancers(self.project);
             let mut others = all.iter().filter(|one| one["id"] != id);
@@ -243,16 +257,17 @@ impl Moment<'_> {
             if let Err(why) = kubernetes.adoptable(balancer, service) {
                 return Some(format!("adopted for {}: {why}", service["metadata"]["name"]));
             }
-            self.seen.lock().unwrap().released.remove(&id);
-            self.seen.lock().unwrap().adopted += 1;
+            self.history.lock().unwrap().released.remove(&id);
+            self.history.lock().unwrap().adopted += 1;
         }
-        self.may_live_in_it(uid)
+        self.violation_of_owner(uid)
     }
 
-    /// Its ports and targets are removed before its labels are, so that a restart finds it.
-    fn harm_of_release(
+    /// Checks a release. Ports and targets must be removed before the labels, so that `ccm` finds the load balancer
+    /// after a restart.
+    fn violation_by_release(
         &self,
-        kubernetes: &Kubernetes,
+        kubernetes: &ClusterState,
         balancer: &Value,
         new: &Map<String, Value>,
         is_ours: bool,
@@ -261,7 +276,7 @@ impl Moment<'_> {
         let Some(service) = kubernetes.service(&labels[SERVICE_UID]).filter(|_| is_ours) else {
             return Some(format!("released, and not ours: {labels}"));
         };
-        if wants(service) {
+        if wants_balancer(service) {
             return Some("released, and its Service wants it".into());
         }
         let kept = [KEEP, CLUSTER_UID].map(|label| label.to_owned());
@@ -282,64 +297,71 @@ impl Moment<'_> {
         if let Some(server) = targets.intersection(&kubernetes.servers()).next() {
             return Some(format!("released with target {server}"));
         }
-        // An owner pays for what is released without need.
+        // The owner would go on paying for a load balancer that is released without need.
         let is_deletable = kubernetes.deletable(balancer, service).is_ok();
         is_deletable.then(|| format!("released, and was made for the Service: {labels}"))
     }
 
-    /// With two at once the slower one removes again what the faster one has removed.
+    /// Whether the load balancer was released before. Of two processes the slower one repeats the release of
+    /// the faster one.
     fn is_released_twice(&self, id: u64) -> bool {
-        self.two_at_once && self.seen.lock().unwrap().released.contains(&id)
+        self.two_at_once && self.history.lock().unwrap().released.contains(&id)
     }
 
-    /// One is ordered or uploaded, or taken over where no Service has it any more; what was uploaded is deleted when
-    /// nothing shows it.
-    fn harm_to_certificate(&self, request: &Request, body: &Value, rest: &str) -> Option<String> {
+    /// Checks a write to a certificate. A certificate may be ordered, uploaded, or taken over when no Service owns it.
+    /// An uploaded certificate may be deleted when no port shows it.
+    fn violation_of_certificate(
+        &self,
+        request: &Request,
+        body: &Value,
+        rest: &str,
+    ) -> Option<String> {
         let uid = &body["labels"][SERVICE_UID];
         let all = self.cloud.certificates(self.project);
         match (request.method.as_str(), rest.strip_prefix('/')) {
             ("POST", None) if body["type"] == "uploaded" => {
-                secrets::harm_of_upload(body, &self.cluster_uid)
+                secrets::violation_by_upload(body, &self.cluster_uid)
             }
             ("DELETE", Some(id)) => {
                 let one = all.iter().find(|one| one["id"].as_u64() == id.parse().ok())?;
                 let balancers = self.cloud.load_balancers(self.project);
-                secrets::harm_of_deletion(one, &self.cluster_uid, &balancers)
+                secrets::violation_by_deletion(one, &self.cluster_uid, &balancers)
             }
             ("POST", None) => {
                 let same = |one: &&Value| {
-                    // The API refuses a second one of a name.
+                    // The API refuses a second certificate of the same name.
                     one["name"] != body["name"]
                         && one["labels"][SERVICE_UID] == *uid
                         && one["domain_names"] == body["domain_names"]
                 };
                 let twice = all.iter().find(same);
                 let twice = twice.map(|one| format!("Service {uid} has {}", one["name"]));
-                twice.or_else(|| self.may_live_in_it(uid))
+                twice.or_else(|| self.violation_of_owner(uid))
             }
             ("PUT", Some(id)) => {
                 let one = all.iter().find(|one| one["id"].as_u64() == id.parse().ok())?;
-                let whose = &one["labels"][SERVICE_UID];
-                if whose != uid && self.service(whose).is_some() {
-                    return Some(format!("taken from Service {whose}, which exists"));
+                let owner_uid = &one["labels"][SERVICE_UID];
+                if owner_uid != uid && self.service(owner_uid).is_some() {
+                    return Some(format!("taken from Service {owner_uid}, which exists"));
                 }
-                self.may_live_in_it(uid)
+                self.violation_of_owner(uid)
             }
             _ => Some("neither an order nor a take-over".into()),
         }
     }
 
-    /// Something is made for this Service: it must be there, want it, and be kept until that is gone again.
-    fn may_live_in_it(&self, uid: &Value) -> Option<String> {
+    /// Checks the Service for which something is made. It must exist and have the finalizer, so that it stays until
+    /// everything made for it is gone.
+    fn violation_of_owner(&self, uid: &Value) -> Option<String> {
         let Some(service) = self.service(uid) else {
             return Some(format!("for Service {uid}, which does not exist"));
         };
         (!has_finalizer(&service)).then(|| format!("Service {uid} has no finalizer"))
     }
 
-    fn break_before_make(
+    fn violation_of_order(
         &self,
-        kubernetes: &Kubernetes,
+        kubernetes: &ClusterState,
         id: u64,
         balancer: &Value,
         removed: u64,
@@ -351,13 +373,13 @@ impl Moment<'_> {
             return Some(format!("server {removed} is wanted"));
         }
         let there = targets(balancer);
-        let seen = self.seen.lock().unwrap();
+        let history = self.history.lock().unwrap();
         let mut missing = wanted.difference(&there);
-        let untried = missing.find(|server| !seen.tried.contains(&(id, **server)));
+        let untried = missing.find(|server| !history.tried.contains(&(id, **server)));
         untried.map(|server| format!("server {server} is to come, and was not tried yet"))
     }
 
-    pub fn harm_in_cluster(&self, request: &Request) -> Option<String> {
+    pub fn violation_in_cluster(&self, request: &Request) -> Option<String> {
         let path = "/api/v1/namespaces/default/services/";
         let name = request.path.strip_prefix(path);
         let Some(name) = name.and_then(|name| name.strip_suffix("/status")) else {
@@ -370,7 +392,7 @@ impl Moment<'_> {
         }
         let service = self.cluster.get("services", NAMESPACE, name)?;
         if service["metadata"]["resourceVersion"] != *version {
-            // The API server refuses it.
+            // The API server refuses such a write.
             return None;
         }
         if !service["spec"]["loadBalancerClass"].is_null() {
@@ -380,7 +402,7 @@ impl Moment<'_> {
         if finalizers.iter().any(|one| one == FINALIZER) {
             return None;
         }
-        if wants(&service) {
+        if wants_balancer(&service) {
             return Some("its finalizer is removed, and it wants a load balancer".into());
         }
         let uid = &service["metadata"]["uid"];

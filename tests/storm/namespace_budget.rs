@@ -1,8 +1,8 @@
-//! What changes of Services of one namespace take of the project's calls, on the simulated clock.
+//! How many of the project's calls the changes of one namespace's Services may use, on the simulated clock.
 
 use crate::common::cluster::{Cluster, len};
 use crate::common::contains;
-use crate::library::Place;
+use crate::library::SandboxAccess;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
@@ -16,16 +16,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a namespace may use at once, and in each hour.
+/// The number of calls that a namespace may use at once, and in each hour.
 const SHARE: usize = 900;
 
-/// Calls that nodes and comparisons of all Services cost in half an hour, and those that were under way when the share was
-/// used up.
+/// The number of calls that nodes and comparisons of all Services cost in half an hour, and that were in progress when
+/// the share was used up.
 const OTHERS: usize = 60;
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
 
-/// Of the event that says that a change waits.
+/// The reason of the event that reports that a change waits.
 const REASON: &str = "CallLimitReached";
 
 const NOISY: &str = "noisy";
@@ -37,7 +37,7 @@ struct World {
     sandbox: Arc<Sandbox>,
     process: Process,
     random: Random,
-    /// How often Services of the noisy namespace have changed.
+    /// How often the Services of the noisy namespace have changed.
     turn: usize,
     _simulated: (clock::Simulated, sandbox::time::Simulated),
 }
@@ -55,7 +55,7 @@ impl World {
         }
         let start = Start { resyncs: false, ..Start::default() };
         World {
-            process: Process::new("ccm", &Place::in_memory(&sandbox), &start),
+            process: Process::new("ccm", &SandboxAccess::in_memory(&sandbox), &start),
             random: Random::new(1),
             turn: 0,
             machine,
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// One look of all controllers, and the time until the next.
+    /// Runs all controllers once, and lets the time pass until the next tick.
     fn tick(&mut self) {
         self.process.tick(&Selection::Due, &mut self.random);
         self.machine.pass(INTERVAL);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Until this is so; how long that took.
+    /// Runs ticks until `is_so` returns true. Returns how long that took.
     fn until(&mut self, at_most: Duration, what: &str, is_so: impl Fn(&World) -> bool) -> Duration {
         let begun = self.machine.passed();
         while !is_so(self) {
@@ -92,7 +92,7 @@ impl World {
         self.sandbox.cluster().list("services", Some(namespace))
     }
 
-    /// The load balancer of a Service that exists.
+    /// Returns the load balancer of a Service that exists.
     fn balancer_of(&self, name: &str) -> Option<Value> {
         self.sandbox.of_uid(&self.sandbox.uid(name))
     }
@@ -118,14 +118,14 @@ impl World {
         self.sandbox.annotate(name, annotation, Some(interval));
     }
 
-    /// Calls to the cloud since then.
+    /// Returns how many calls to the cloud there were since a mark.
     fn calls(&self, mark: u64) -> usize {
         let calls = self.sandbox.calls().calls_since(mark);
         let of_cloud = calls.iter().filter(|call| call.half == Half::Hetzner);
         of_cloud.count()
     }
 
-    /// Events of this reason about Services of this namespace.
+    /// Returns the events with this reason about Services of this namespace.
     fn events(&self, namespace: &str, reason: &str) -> Vec<Value> {
         let mut events = self.sandbox.cluster().list("events", Some(namespace));
         events.retain(|event| event["reason"] == reason);
@@ -133,15 +133,15 @@ impl World {
     }
 }
 
-/// A Service of the noisy namespace.
+/// Returns the name of a Service of the noisy namespace.
 fn noisy(n: usize) -> String {
     format!("{NOISY}/web-{n}")
 }
 
-/// The Service of the other namespace.
+/// The Service of the calm namespace.
 const WEB: &str = "calm/web";
 
-/// Thirty Services of one namespace and one of another, all as they should be.
+/// Creates thirty Services in one namespace and one Service in another one, and syncs all of them.
 fn noisy_and_calm() -> World {
     let mut world = World::new();
     for n in 0..30 {
@@ -156,7 +156,7 @@ fn noisy_and_calm() -> World {
     world
 }
 
-/// Each Service of the noisy namespace changes before each look at it; `meanwhile` is called before each.
+/// Changes each Service of the noisy namespace before each tick. `meanwhile` is called before each tick, too.
 fn change_all_the_time(world: &mut World, time: Duration, mut meanwhile: impl FnMut(&mut World)) {
     let end = world.machine.passed() + time;
     while world.machine.passed() < end {
@@ -177,7 +177,7 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     let mut turn = 0;
     let mut late = 0;
     change_all_the_time(&mut world, HALF_AN_HOUR, |world| {
-        // The calm one changes once in two minutes, and has that at the next look but one.
+        // The Service of the calm namespace changes once in two minutes. Each change must be made two ticks later.
         turn += 1;
         let interval = 30 + turn / 24 % 2;
         match turn % 24 {
@@ -191,7 +191,7 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     assert!(calls <= at_most, "{calls} calls, not {at_most}");
     assert!(calls >= SHARE, "{calls}: the share is to be had");
     assert_eq!(late, 0, "changes of another namespace were late");
-    // Each says so, and not at every look.
+    // Each Service has an event about this, but not one for each tick.
     let events = world.events(NOISY, REASON);
     assert_eq!(events.len(), 30, "{events:?}");
     let counts = events.iter().map(|event| event["count"].as_u64().unwrap_or(1));
@@ -199,7 +199,7 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
 }
 
-/// The calls of the noisy namespace are used up.
+/// Creates a world in which the noisy namespace has used up its calls.
 fn used_up() -> World {
     let mut world = noisy_and_calm();
     let end = world.machine.passed() + HALF_AN_HOUR;
@@ -212,7 +212,7 @@ fn used_up() -> World {
 }
 
 #[test]
-fn what_waits_is_served_as_before_and_comes_by_itself() {
+fn a_service_whose_change_waits_for_calls_is_served_and_gets_the_change_later() {
     let mut world = used_up();
     assert!((0..30).all(|n| world.targets(&noisy(n)) == 2));
     for n in 0..30 {
@@ -222,7 +222,7 @@ fn what_waits_is_served_as_before_and_comes_by_itself() {
     let has_change = |world: &World, n| world.interval_of(&noisy(n)) == Some(40);
     let waiting: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
     assert!(waiting.len() > 20, "{waiting:?}");
-    // A node, a deletion, and a Service of another namespace do not wait; a new Service does.
+    // A change of nodes, a deletion, and a Service of another namespace do not wait. A new Service waits.
     world.sandbox.join_node("late");
     let deleted = noisy(*waiting.last().unwrap());
     world.sandbox.delete(&deleted);
@@ -239,11 +239,11 @@ fn what_waits_is_served_as_before_and_comes_by_itself() {
     let still: Vec<usize> = there.filter(|n| !has_change(&world, *n)).collect();
     assert!(still.len() > 5, "{still:?}");
     assert!(world.balancer_of("noisy/new").is_none(), "it waits");
-    let told = world.sandbox.told("new", REASON);
+    let told = world.sandbox.event_messages("new", REASON);
     assert_eq!(told.len(), 1, "{told:?}");
     contains(&told[0], "namespace noisy");
     contains(&told[0], "900 an hour");
-    // Five calls come back in 20 s.
+    // Five calls become available in 20 s.
     let took = world.until(minute * 15, "what waited", |world| {
         let mut there = (0..30).filter(|n| noisy(*n) != deleted);
         there.all(|n| has_change(world, n)) && world.balancer_of("noisy/new").is_some()
@@ -267,9 +267,9 @@ fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
     assert!(calls < SHARE / 2, "{calls} calls");
 }
 
-/// Answers that refuse a change are paid, and so are tries again.
+/// Calls for changes that were refused count against the share, and so do retries.
 #[test]
-fn refused_changes_count() {
+fn refused_changes_count_against_the_share_of_calls() {
     let mut world = noisy_and_calm();
     let refused = Effect::hetzner_error(422, "invalid_input", "invalid input in some field");
     let refused = Rule::new(refused).half(Half::Hetzner).method("POST");
@@ -282,9 +282,8 @@ fn refused_changes_count() {
     assert!(!world.events(NOISY, REASON).is_empty());
 }
 
-/// Services of both namespaces use one load balancer, and one of them changes it all the time.
 #[test]
-fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
+fn the_namespace_that_changes_a_shared_load_balancer_pays_for_all_its_services() {
     let mut world = World::new();
     let share = [("share", "noisy/front"), ("share-namespaces", CALM)];
     for n in 0..4 {
@@ -316,7 +315,7 @@ fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
     assert!(calls <= at_most, "{calls} calls, not {at_most}");
     assert!(!world.events(NOISY, REASON).is_empty());
     assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
-    // The other namespace changes what is its own on that load balancer.
+    // The other namespace changes its own port on that load balancer.
     world.set_interval(WEB, "50s");
     let shared = |world: &World| {
         let all = world.sandbox.balancers();
