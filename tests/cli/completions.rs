@@ -203,17 +203,17 @@ fn in_fish(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
 }
 
 #[test]
-fn bash_completes() {
+fn bash_completes_commands_flags_and_names() {
     assert!(completes("bash", CASES, &Env::new()), "bash is everywhere");
 }
 
 #[test]
-fn zsh_completes() {
+fn zsh_completes_commands_flags_and_names() {
     completes("zsh", CASES, &Env::new());
 }
 
 #[test]
-fn fish_completes() {
+fn fish_completes_commands_flags_and_names() {
     completes("fish", CASES, &Env::new());
 }
 
@@ -239,7 +239,7 @@ fn names_that_a_shell_would_run_are_not_offered() {
 }
 
 #[test]
-fn other_shells_are_named() {
+fn an_unknown_shell_is_refused_with_the_known_ones() {
     let one = "completions takes one word: bash, zsh or fish\n";
     for (words, told) in [
         ("completions", one),

@@ -19,7 +19,7 @@ const WORDS: [&str; 8] = [
 
 /// With the variables of its chart, its networks variant included, under its role.
 #[test]
-fn in_the_place_of_hcloud_cloud_controller_manager() {
+fn ccm_replaces_hcloud_cloud_controller_manager_in_its_deployment() {
     let sandbox = common::networked(2).start();
     common::under_its_role(&sandbox);
     let variables = [
@@ -80,7 +80,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
 
 /// A Service as its documentation for networks has it.
 #[test]
-fn and_a_service_gets_what_it_would_have_made() {
+fn a_service_gets_what_hcloud_cloud_controller_manager_would_have_made() {
     let sandbox = common::networked(2).scale(0.01).start();
     common::under_its_role(&sandbox);
     let variables = [
@@ -136,7 +136,7 @@ fn assert_nothing_refused(sandbox: &Sandbox) {
 
 /// Its `command:` names its own binary, for which the image has a link.
 #[test]
-fn called_by_the_name_of_its_binary_it_is_that_one() {
+fn ccm_called_by_the_name_of_the_other_binary_uses_its_profile() {
     for (words, prefix) in [
         (&["--allow-untagged-cloud", "--once"][..], "hcloud://"),
         (&["run", "--once"], "hcloud://"),

@@ -72,7 +72,7 @@ const NO_CLUSTER: &[(&str, &str)] = &[("KUBECONFIG", "/nowhere")];
 const NO_TOKEN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
-fn settings() {
+fn wrong_settings_are_explained() {
     let sandbox = world();
     let foreign = sandbox.projects().foreign_token.clone();
     let root = sandbox.hetzner_url().replace("/v1", "");
@@ -100,7 +100,7 @@ fn settings() {
 }
 
 #[test]
-fn usage() {
+fn wrong_usage_is_explained() {
     let sandbox = world();
     let of_explain = |word: &str| {
         format!(
@@ -180,7 +180,7 @@ fn usage() {
 }
 
 #[test]
-fn answers_of_something_else() {
+fn answers_that_are_not_the_api_s_are_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     #[rustfmt::skip]
@@ -217,7 +217,7 @@ fn answers_of_something_else() {
 }
 
 #[test]
-fn unreachable() {
+fn an_unreachable_api_is_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     let refused = "connection refused; is it running, and is this its address?";
@@ -249,7 +249,7 @@ fn unreachable() {
 }
 
 #[test]
-fn what_a_role_does_not_allow() {
+fn a_missing_right_is_explained() {
     let sandbox = world();
     let rule = |verbs: &[&str]| PolicyRule {
         api_groups: vec![String::new()],
@@ -290,7 +290,7 @@ fn what_a_role_does_not_allow() {
 }
 
 #[test]
-fn tokens_of_others() {
+fn tokens_that_are_not_the_project_s_are_explained() {
     let sandbox = world();
     let env = env(&sandbox);
     let projects = sandbox.projects();
@@ -367,7 +367,7 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
 }
 
 #[test]
-fn output_that_nobody_takes() {
+fn output_to_a_closed_pipe_ends_a_command_quietly() {
     let sandbox = world();
     let run = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));

@@ -269,7 +269,7 @@ fn names_are_completed() {
 }
 
 #[test]
-fn help_may_stand_first() {
+fn help_may_come_before_the_command() {
     let shown = |words: &[&str]| ccm(&Vec::new(), words).stdout;
     let expected = shown(&["lb", "list", "--help"]);
     assert_eq!(shown(&["--help", "lb", "list"]), expected);
@@ -277,7 +277,7 @@ fn help_may_stand_first() {
 }
 
 #[test]
-fn called_by_kubectl_help_says_so() {
+fn help_names_kubectl_when_kubectl_called_ccm() {
     let folder = std::env::temp_dir().join(format!("kubectl-ccm-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let link = folder.join("kubectl-ccm");
@@ -306,7 +306,7 @@ fn called_by_kubectl_help_says_so() {
 
 /// Flags alone, by a person and by anything else.
 #[test]
-fn flags_without_a_command() {
+fn flags_without_a_command_are_explained() {
     let (_sandbox, env) = cluster();
     // `script` has no terminal for its own stdin, and gives the program one.
     if let Some(shown) = common::at_terminal(&env, &["--context", "ccm"]) {

@@ -122,7 +122,7 @@ fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
 }
 
 #[test]
-fn lb_list() {
+fn lb_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["lb", "list"]);
     snapshot("lb-list.txt", &table);
@@ -134,7 +134,7 @@ fn lb_list() {
 
 /// Targets by address have the name of their node, and health and cause as others.
 #[test]
-fn targets_on_dedicated_servers() {
+fn lb_commands_show_targets_on_dedicated_servers() {
     let builder = common::builder().nodes(1).robot(2).scale(0.01);
     let sandbox = builder.heartbeats(false).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
@@ -159,7 +159,7 @@ fn targets_on_dedicated_servers() {
 }
 
 #[test]
-fn lb_inspect() {
+fn lb_inspect_prints_the_snapshots() {
     let sandbox = cluster();
     // The others are among the screens at a terminal: `screens` compares those with a pipe's.
     let names = "web new going protected retyped twice taken bad-type six-ports no-node-port ignored dns no-nodes";
@@ -172,7 +172,7 @@ fn lb_inspect() {
 }
 
 #[test]
-fn lb_sync() {
+fn lb_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let before = services(&sandbox);
     let mut text = String::new();
@@ -212,7 +212,7 @@ fn lb_sync() {
 }
 
 #[test]
-fn lb_mistakes() {
+fn wrong_lb_commands_print_the_snapshots() {
     let sandbox = cluster();
     let text = seen_all(
         &sandbox,

@@ -111,7 +111,7 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
 }
 
 #[test]
-fn two_without_leader_election_reach_the_same_end() {
+fn two_daemons_without_leader_election_reach_the_same_state() {
     let sandbox = socket_cluster(10);
     let daemons = [0; 2].map(|_| sandbox.daemon(&["--leader-elect=false"]));
     sandbox.wait_for_nodes();

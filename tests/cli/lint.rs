@@ -241,7 +241,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
 }
 
 #[test]
-fn with_a_token_names_and_limits_are_read() {
+fn lint_with_a_token_checks_names_and_limits() {
     let sandbox = cluster();
     #[rustfmt::skip] // A case is a line or two.
     let cases = [
@@ -270,7 +270,7 @@ fn with_a_token_names_and_limits_are_read() {
 
 /// Services of one group, in whatever file, are checked together. The first is as the oldest is in a cluster.
 #[test]
-fn services_of_a_group_are_checked_together() {
+fn lint_checks_services_of_a_group_together() {
     let edge = [("share", "edge"), ("type", "lb11")];
     let first = service("first", &edge, &[80]);
     let second = [("share", "default/edge"), ("type", "lb21")];
@@ -290,7 +290,7 @@ fn services_of_a_group_are_checked_together() {
 
 /// What README and examples show is right.
 #[test]
-fn our_own_examples_have_no_problem() {
+fn lint_finds_no_problem_in_our_own_examples() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let first = readme.split("## The first Service").nth(1).unwrap();

@@ -37,7 +37,7 @@ pub fn cluster() -> Sandbox {
 }
 
 #[test]
-fn node_list() {
+fn node_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["node", "list"]);
     snapshot("node-list.txt", &table);
@@ -53,7 +53,7 @@ fn a_long_name_is_cut_at_a_terminal_alone() {
 }
 
 #[test]
-fn node_inspect() {
+fn node_inspect_prints_the_snapshots() {
     let sandbox = cluster();
     // The others are among the screens at a terminal: `screens` compares those with a pipe's.
     let names = "worker-2 worker-3 foreign gone odd stray off-at-night wrong-node-ip";
@@ -76,7 +76,7 @@ fn with_dedicated() -> Sandbox {
 }
 
 #[test]
-fn dedicated_servers() {
+fn node_commands_show_dedicated_servers() {
     let sandbox = with_dedicated();
     let text = seen_all(
         &sandbox,
@@ -127,7 +127,7 @@ fn dedicated_servers() {
 
 /// What one API of servers does not say is `?`, with its error on stderr; what the other one says is there.
 #[test]
-fn one_api_of_servers_never_hides_the_other() {
+fn node_list_shows_the_servers_of_one_api_although_the_other_fails() {
     let sandbox = common::builder().nodes(1).robot(1).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
@@ -168,7 +168,7 @@ fn one_api_of_servers_never_hides_the_other() {
 }
 
 #[test]
-fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
+fn node_sync_syncs_the_cloud_s_nodes_while_robot_fails() {
     let builder = common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
@@ -182,7 +182,7 @@ fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
 }
 
 #[test]
-fn node_sync() {
+fn node_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let before = sandbox.nodes();
     let mut text = seen_all(

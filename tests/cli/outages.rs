@@ -175,7 +175,7 @@ fn every_command_says_the_same_of_an_outage() {
 
 /// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
 #[test]
-fn outages_read_like_this() {
+fn the_texts_of_outages_are_the_snapshots() {
     if needs_simulation(&crate::common::socket_cluster(0), "numbers that are the same in each run")
     {
         return;

@@ -99,7 +99,7 @@ const HELP: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn help() {
+fn the_help_of_every_command_is_the_snapshot() {
     let nobody = with(Vec::new(), &[]);
     for (file, all) in HELP {
         let mut text = String::new();

@@ -53,7 +53,7 @@ pub fn cluster() -> Sandbox {
 }
 
 #[test]
-fn route_list() {
+fn route_list_prints_the_snapshots() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["route", "list", CIDR]);
     snapshot("route-list.txt", &table);
@@ -83,7 +83,7 @@ fn by_object(shown: &str) -> String {
 }
 
 #[test]
-fn route_sync() {
+fn route_sync_prints_the_snapshots() {
     let sandbox = cluster();
     let network = sandbox.network_id();
     let before = (sandbox.cloud().routes(network), sandbox.nodes());

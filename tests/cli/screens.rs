@@ -182,7 +182,7 @@ fn without_color(colored: &str) -> (String, Vec<(&'static str, String)>) {
 /// At 80 columns the terminal shows no colour, at 120 it does: `terminal-colors.txt` has each coloured piece, and how
 /// often the screens have it. A unit test of `cli/terminal.rs` shows that colour changes nothing else in any text.
 #[test]
-fn every_screen_fits_its_terminal_and_reads_like_this() {
+fn every_screen_fits_its_terminal_and_is_the_snapshot() {
     let mut cases = Vec::new();
     for screens in SCREENS {
         for columns in [80, 120] {

@@ -146,7 +146,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
 
 /// Words for programs have no spaces.
 #[test]
-fn words_have_no_spaces() {
+fn words_in_a_document_have_no_spaces() {
     let sandbox = cluster();
     let env = admin(&sandbox);
     let words =

@@ -96,7 +96,7 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
 }
 
 #[test]
-fn nothing_set_is_the_documented_defaults() {
+fn settings_that_are_not_set_have_the_documented_defaults() {
     let settings = read_with_token(Command::Run, "", "").settings;
     let expected = "https://api.hetzner.cloud/v1";
     assert_eq!(settings.endpoint.value.as_str(), expected);
@@ -133,7 +133,7 @@ fn nothing_set_is_the_documented_defaults() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn values_and_who_said_so() {
+fn each_setting_has_its_value_and_source() {
     use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, text, name, value, source) in [
         (Run, "", "HCLOUD_NETWORK= net ", "network", "Some(Name(\"net\"))", "HCLOUD_NETWORK"),
@@ -197,7 +197,7 @@ fn values_and_who_said_so() {
 }
 
 #[test]
-fn typed_values() {
+fn values_on_the_command_line_are_parsed_by_their_type() {
     let parsed = read_with_token(
         Command::Run,
         "--cloud-provider=hcloud --master=https://[fd00::1]:6443/ --context admin \
@@ -228,7 +228,7 @@ fn typed_values() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn prefixes_of_labels_that_servers_may_set() {
+fn prefixes_of_labels_of_servers_are_checked() {
     let reserved = "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
                     topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key";
     let by_us = "ccm sets this label from the location of the server";
@@ -268,7 +268,7 @@ fn prefixes_of_labels_that_servers_may_set() {
 }
 
 #[test]
-fn words_help_and_version() {
+fn the_command_line_is_split_into_names_flags_help_and_version() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (Command::NodeSync, "web-1 --dry-run web-2", "web-1 web-2", false, false),
@@ -535,7 +535,7 @@ fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_once() {
+fn a_flag_without_effect_is_reported_once() {
     #[rustfmt::skip] // A case is a paragraph.
     let cases = [
         (Command::Run,
@@ -566,7 +566,7 @@ fn what_has_no_effect_is_said_once() {
 
 /// Every word of a choice and every default in the table can be read.
 #[test]
-fn the_table_offers_only_what_can_be_read() {
+fn each_choice_in_the_table_of_settings_can_be_parsed() {
     for setting in TABLE {
         let words: Vec<&str> = match setting.kind {
             Kind::Choice(words) => words.to_vec(),
@@ -705,7 +705,7 @@ fn a_table_is_between_its_markers_and_nowhere_else() {
 }
 
 #[test]
-fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
+fn a_daemon_s_settings_come_below_a_person_s_own() {
     let from =
         WorkloadName { namespace: "kube-system".into(), kind: "deployment", name: "ccm".into() };
     let words = "run -v=4 --dry-run --cluster-name=theirs --secure-port 1 --kubeconfig=/theirs";

@@ -67,7 +67,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
 
 /// A wait has no line in a pipe, nor at a terminal that can't move its cursor.
 #[test]
-fn elsewhere_no_line_is_redrawn() {
+fn a_wait_without_a_terminal_redraws_no_line() {
     common::run_in_parallel(vec![false, true], |is_at_terminal| {
         let (sandbox, env) = world(1);
         let long = Some(Duration::from_secs(3).div_f64(SCALE));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
 #[test]
-fn killed_between_any_two_writes_the_node_ends_initialised_once() {
+fn a_node_is_initialised_once_when_the_daemon_is_killed_at_any_write() {
     std::thread::scope(|scope| {
         for n in 1..=3 {
             for after in [false, true] {
@@ -144,7 +144,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
 }
 
 #[test]
-fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
+fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
     let sandbox = simulated_cluster(1);
     let daemon = sandbox.daemon(&["--node-status-update-frequency=5s", "--node-sync-interval=2s"]);
     sandbox.wait_for_nodes();
@@ -245,7 +245,7 @@ fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
 
 /// Every kind of fault, at random, on both sides; the seed is in the message of a failure.
 #[test]
-fn any_faults_heal_without_harm() {
+fn nodes_are_right_again_after_any_faults() {
     for seed in common::seeds::chosen(1..=6) {
         let sandbox = common::builder().nodes(4).scale(0.05).simulated();
         sandbox.faults().random(seed, 0.3);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn at_rest_it_reads_tables_and_nothing_else() {
+fn a_daemon_without_work_reads_only_tables() {
     let world = SteadyState::new(3, NO_REFRESH);
     world.wait_for_polls(20);
     let calls = world.calls();
@@ -37,7 +37,7 @@ fn at_rest_it_reads_tables_and_nothing_else() {
 /// The version of a list changes with every write of such an object, and that of the cluster with any: what is listed
 /// may be the same all the same, and is not parsed again.
 #[test]
-fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
+fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
     let sandbox = simulated_cluster(3);
     let place = SandboxAccess::new(&sandbox);
     let apis = place.world(&place.token(), None);
@@ -94,7 +94,7 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
 
 /// Three pages of servers are three calls, of 120 an hour: a refresh each 90 s, where 10 s were asked for.
 #[test]
-fn in_a_large_project_refreshes_are_less_often() {
+fn refreshes_are_less_frequent_in_a_large_project() {
     let world = SteadyState::new(1, "--node-status-update-frequency=10s");
     for n in 0..110 {
         let name = format!("other-{n}");
@@ -115,7 +115,7 @@ fn in_a_large_project_refreshes_are_less_often() {
 
 /// One change at a time: what is read by name for it, and how often at most.
 #[test]
-fn each_change_is_read_by_name_at_the_next_look() {
+fn each_changed_node_is_read_by_name_at_the_next_poll() {
     type Change = fn(&SteadyState);
     #[rustfmt::skip] // A case is a paragraph.
     let cases: Vec<(&str, Change, &str)> = vec![
@@ -161,7 +161,7 @@ fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
 }
 
 #[test]
-fn more_than_ten_at_once_are_read_by_one_list() {
+fn more_than_ten_changed_nodes_are_read_with_one_list() {
     let mut world = SteadyState::new(12, NO_REFRESH);
     if needs_simulation(&world.sandbox, STALE_CACHE) {
         return;
@@ -184,7 +184,7 @@ fn more_than_ten_at_once_are_read_by_one_list() {
 
 /// A table shows no label: the slow refresh does.
 #[test]
-fn what_a_table_does_not_show_is_seen_at_the_refresh() {
+fn a_change_that_a_table_does_not_show_is_seen_at_the_refresh() {
     let world = SteadyState::new(2, "--node-status-update-frequency=20s");
     world.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["beta.kubernetes.io/instance-type"] = json!("cx99");

@@ -12,7 +12,7 @@ use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 
 #[test]
-fn a_table_that_is_none_leads_to_whole_lists_and_back() {
+fn a_wrong_answer_instead_of_a_table_leads_to_whole_lists_and_back() {
     let no_status = json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows": [],
         "columnDefinitions": [{ "name": "Name" }, { "name": "Age" }],
@@ -46,7 +46,7 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
 
 /// The API server's cache stands still, or shows what was.
 #[test]
-fn an_old_table_does_no_harm() {
+fn a_stale_table_undoes_no_change() {
     let mut world = SteadyState::new(3, NO_REFRESH);
     if needs_simulation(&world.sandbox, STALE_CACHE) {
         return;

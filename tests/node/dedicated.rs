@@ -45,7 +45,7 @@ fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
 }
 
 #[test]
-fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
+fn dedicated_nodes_are_initialised_beside_cloud_nodes_and_then_cost_one_list() {
     let sandbox = start(2, 2);
     sandbox.converge();
     for name in ["metal-1", "metal-2"] {
@@ -94,7 +94,7 @@ fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
 }
 
 #[test]
-fn robot_away_is_one_line_and_a_pass_fails() {
+fn an_unreachable_robot_is_one_line_and_fails_a_pass() {
     let sandbox = start(1, 2);
     sandbox.stop(Half::Robot);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(1);
@@ -235,7 +235,7 @@ fn page(status: u16, text: &str) -> Response {
 }
 
 #[test]
-fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
+fn a_dedicated_node_stays_unchanged_when_anything_is_unclear() {
     let cases = DOUBTS.to_vec();
     run_in_parallel(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
@@ -283,7 +283,7 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
 }
 
 #[test]
-fn a_name_of_both_apis_is_no_guess() {
+fn a_name_that_both_apis_have_is_never_guessed() {
     let sandbox = start(1, 1);
     let one = number(&sandbox, "metal-1");
     sandbox.robot().edit(one, |server| server.name = "worker-1".into());
@@ -330,7 +330,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
 }
 
 #[test]
-fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
+fn a_daemon_without_work_lists_dedicated_servers_every_five_minutes() {
     let sandbox = initialised(2, 2);
     let _daemon = sandbox.daemon(&[]);
     let first = robot_calls(&sandbox, "/server");
@@ -342,7 +342,7 @@ fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
 }
 
 #[test]
-fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
+fn a_dedicated_node_gets_no_route_and_no_condition() {
     let sandbox = start(2, 1);
     let flags = ["--cluster-cidr=10.244.0.0/16"];
     let ran = sandbox.ccm(&[&["run", "--once"], &flags[..]].concat()).with_code(0);
@@ -358,7 +358,7 @@ fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
 }
 
 #[test]
-fn they_are_targets_of_load_balancers_by_their_addresses() {
+fn dedicated_nodes_are_targets_of_load_balancers_by_their_addresses() {
     let builder = common::builder().nodes(1).robot(2).services(1);
     let sandbox = builder.network("10.0.0.0/8").simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
@@ -446,7 +446,7 @@ fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
 
 /// The Cloud API asks Robot whose an address is: while it can't, the rest of the load balancer is made.
 #[test]
-fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
+fn cloud_servers_become_targets_while_the_cloud_cannot_ask_robot() {
     let builder = common::builder().nodes(1).robot(1).services(1);
     let sandbox = builder.network("10.0.0.0/8").simulated();
     let location = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];

@@ -44,7 +44,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 }
 
 #[test]
-fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
+fn ctrl_c_ends_a_pass_at_once_even_while_it_waits_for_an_answer() {
     let sandbox = socket_cluster(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
@@ -60,7 +60,7 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
 
 /// A CronJob's pod is given 30 s, a person at a terminal less.
 #[test]
-fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
+fn a_pass_ends_in_time_even_while_it_waits_for_an_answer() {
     let left_behind = [
         "cloud-node-controller: ended before an answer came; objects without a line above were not reached",
         "cloud-node-lifecycle-controller: not begun",
@@ -116,7 +116,7 @@ fn addresses_are_written_before_the_taint_goes() {
 }
 
 #[test]
-fn steady_state_costs_no_hetzner_call_and_no_write() {
+fn a_steady_state_costs_no_hetzner_call_and_no_write() {
     let sandbox = common::builder().nodes(3).scale(0.02).simulated();
     let daemon = sandbox.daemon(&["--node-status-update-frequency=1h"]);
     sandbox.wait_for_nodes();
@@ -176,7 +176,7 @@ fn another_project_s_token_changes_nothing() {
 }
 
 #[test]
-fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
+fn addresses_that_change_in_the_cloud_are_written_at_the_refresh() {
     let sandbox = simulated_cluster(1);
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
     sandbox.wait_for_nodes();

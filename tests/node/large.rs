@@ -118,7 +118,7 @@ fn a_deleted_server_costs_few_calls() {
 /// A page that can't be read, is incomplete, or shows the server all the same; and one on which no other node's server is
 /// is not enough.
 #[test]
-fn on_a_doubt_about_the_page_the_node_stays() {
+fn a_node_stays_when_the_page_of_servers_is_unclear() {
     let error = |status, code| Effect::hetzner_error(status, code, "no");
     let cases = vec![
         ("500", error(500, "server_error")),
@@ -158,7 +158,7 @@ fn a_server_that_its_page_shows_is_not_gone() {
 
 /// The last node of a cluster, or a token of another project: the page shows no other node's server, nor does the list.
 #[test]
-fn without_another_nodes_server_the_node_stays() {
+fn a_node_stays_when_no_other_node_s_server_is_visible() {
     let (sandbox, daemon) = world();
     for name in ["worker-1", "worker-3"] {
         sandbox.edit_node(name, |node: &mut Value| {

@@ -41,7 +41,7 @@ fn deletions(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn a_node_whose_server_was_deleted_goes_and_says_why() {
+fn a_node_whose_server_was_deleted_is_deleted_with_an_event() {
     let sandbox = initialised(3);
     let _daemon = sandbox.daemon(&[]);
     delete_server(&sandbox, "worker-2");
@@ -98,7 +98,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
 
 /// Everything that is not a complete list and the API's own 404 is a doubt.
 #[test]
-fn on_a_doubt_the_node_stays() {
+fn a_node_stays_when_anything_about_its_server_is_unclear() {
     let one = "/v1/servers/*";
     let list = "/v1/servers";
     let error = Effect::hetzner_error;
@@ -186,7 +186,7 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
 
 /// A job that runs every minute is only heard of by its exit code.
 #[test]
-fn a_doubt_is_a_failure_of_the_pass() {
+fn an_unclear_answer_fails_the_pass() {
     let one = "/v1/servers/*";
     let error = Effect::hetzner_error;
     let other_server = json!({ "server": { "id": 1 } });
@@ -254,7 +254,7 @@ fn another_project_s_token_fails_a_pass() {
 
 /// The API server does not let us: that is told once, and tried less and less often.
 #[test]
-fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
+fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     let sandbox = initialised(2);
     let rule = on("PATCH /api/v1/nodes/*", Effect::kubernetes_status(403, "Forbidden", "no"));
     let rule = sandbox.fault(rule);
@@ -365,7 +365,7 @@ fn not_ready_nodes_cost_few_calls() {
 }
 
 #[test]
-fn many_not_ready_nodes_share_one_list() {
+fn many_nodes_that_are_not_ready_share_one_list() {
     let sandbox = initialised(20);
     for n in 1..=20 {
         sandbox.remove_conditions(&format!("worker-{n}"));
@@ -380,7 +380,7 @@ fn many_not_ready_nodes_share_one_list() {
 /// A list of five pages is five calls: it is read each 15 s at most, however many of its servers are looked for, and
 /// whenever they are due.
 #[test]
-fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
+fn nodes_that_are_not_ready_share_a_list_for_some_time_in_a_large_project() {
     const NODES: usize = 40;
     let sandbox = initialised(NODES);
     for n in 0..200 {
@@ -421,7 +421,7 @@ fn a_controller_that_is_turned_off_does_nothing() {
 }
 
 #[test]
-fn the_commands_show_it_and_sync_does_it() {
+fn commands_show_a_deletion_and_sync_carries_it_out() {
     let sandbox = initialised(3);
     delete_server(&sandbox, "worker-2");
     let off = sandbox.join_node("off");

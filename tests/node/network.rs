@@ -25,7 +25,7 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
 
 /// By ID or by name; digits are an ID, even where a Network is named like that.
 #[test]
-fn by_id_or_by_name() {
+fn a_network_is_found_by_id_or_by_name() {
     let sandbox = world();
     let id = sandbox.network_id().to_string();
     let other = sandbox.cloud().create_network(sandbox.project(), &id, "10.9.0.0/16");
@@ -43,7 +43,7 @@ fn by_id_or_by_name() {
 
 /// This machine is not in the Network: that is told before anything is written.
 #[test]
-fn a_machine_outside_of_the_network_ends_with_what_to_do() {
+fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
     let sandbox = world();
     let other = sandbox.cloud().create_network(sandbox.project(), "other", "10.9.0.0/16");
     let alone = sandbox.create_server("alone");
@@ -79,7 +79,7 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
 
 /// No metadata service, or somebody else's: nobody can tell, and it is said once.
 #[test]
-fn outside_of_hetzner_it_goes_on_with_a_warning() {
+fn a_daemon_outside_of_hetzner_continues_with_a_warning() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (None, "HTTP status 404"),

@@ -74,7 +74,7 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
 }
 
 #[test]
-fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
+fn labels_of_servers_are_not_read_by_default_or_in_the_other_profile() {
     for flags in [&["run", "--once"][..], &["run", "--once", "--cloud-provider=hcloud"]] {
         let sandbox = simulated_cluster(1);
         edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
@@ -85,7 +85,7 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
 }
 
 #[test]
-fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
+fn the_daemon_syncs_labels_of_servers_and_keeps_those_of_persons() {
     let sandbox = simulated_cluster(1);
     let daemon = Daemon::start(&prefixes(&sandbox, "node.example.com/"), OFTEN);
     sandbox.wait_for_nodes();
@@ -119,7 +119,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
 
 /// However the answer is wrong, or the token: what is not known takes nothing away.
 #[test]
-fn a_wrong_answer_takes_no_label_away() {
+fn a_wrong_answer_removes_no_label() {
     let sandbox = simulated_cluster(2);
     edit_server(&sandbox, "worker-1", |server| server["labels"] = json!({ POOL: "gpu" }));
     let env = prefixes(&sandbox, "node.example.com/");
@@ -245,7 +245,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
 }
 
 #[test]
-fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
+fn a_private_node_has_no_external_ip_and_keeps_its_kubelet_s_internal_ip() {
     let sandbox = common::networked(0).simulated();
     let join = |name: &str, node_ip: Option<&str>| {
         let spec = ServerSpec { name: name.into(), ..ServerSpec::default() };

@@ -29,7 +29,7 @@ fn node_writes(sandbox: &Sandbox) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first() {
+fn nodes_are_written_at_the_same_time_up_to_the_limit_and_each_gets_its_addresses_first() {
     for (args, expected) in
         [(&[][..], 5), (&["--concurrent-node-syncs=3"], 3), (&["--concurrent-node-syncs=1"], 1)]
     {
@@ -67,7 +67,7 @@ fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
 
 /// The Lease is lost, or the process is to end.
 #[test]
-fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same() {
+fn a_pass_whose_gate_closes_starts_no_other_write_and_the_next_pass_finishes() {
     for writes in [0, 1, 4, 5, 13, 2 * NODES as u64 - 1] {
         let sandbox = simulated_cluster(NODES);
         let place = SandboxAccess::new(&sandbox);

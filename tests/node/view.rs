@@ -43,7 +43,7 @@ fn reads_by_name(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
+fn a_table_with_metadata_shows_changed_labels_deletions_and_uids() {
     let sandbox = socket_cluster(3);
     let world = world(&sandbox);
     let before = poll(&world, METADATA);
@@ -112,7 +112,7 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
 
 /// By its UID: a list of servers that was requested later knows its machine.
 #[test]
-fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
+fn a_node_is_first_seen_once_and_a_new_node_of_its_name_again() {
     let sandbox = socket_cluster(2);
     let world = world(&sandbox);
     let list = || world.nodes.whole(Duration::ZERO, ReadFrom::Latest).unwrap().value;

@@ -511,7 +511,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
 
 /// Protected servers, and load balancers in the Network that are not the cluster's: both keep what they need.
 #[test]
-fn what_can_t_be_deleted_stays_with_its_network() {
+fn a_server_that_cannot_be_deleted_stays_with_its_network() {
     let Some(dev) = dev("protected servers") else {
         return;
     };
@@ -552,7 +552,7 @@ fn has_code(output: &str, code: &str) -> bool {
 
 /// A stand-in for the CLI refuses as the CLI does: version 1.30 names the code alone, version 1.67 adds a correlation ID.
 #[test]
-fn what_is_locked_or_in_use_is_deleted_a_moment_later() {
+fn a_locked_or_used_resource_is_deleted_a_moment_later() {
     for id in ["", ", 42375cb399a4fc72de883a8b2f193a41"] {
         let Some(dev) = dev("refused deletions") else {
             return;
@@ -717,7 +717,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
 
 /// Our Deployment with the switches, as ccm understands it; the other's by its own release.
 #[test]
-fn switches_reach_the_daemon() {
+fn settings_of_dev_up_reach_the_daemon() {
     let cases = [("ccm-from-scratch", "false"), ("ccm-from-scratch", "true"), ("hcloud", "true")];
     for (profile, routes) in cases {
         let Some(dev) = dev("switches") else { return };

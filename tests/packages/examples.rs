@@ -83,7 +83,7 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn each_is_applied_without_an_error_or_a_warning_and_settles() {
+fn each_example_is_applied_without_an_error_or_a_warning_and_converges() {
     common::run_in_parallel(EXAMPLES.iter().collect(), |example: &Example| {
         let file = example.file;
         let builder = Sandbox::builder().nodes(3).network("10.0.0.0/16");
@@ -143,7 +143,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
 }
 
 #[test]
-fn each_has_a_case() {
+fn each_example_has_a_test_case() {
     let files = std::fs::read_dir(folder()).unwrap();
     let files: BTreeSet<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())

@@ -90,7 +90,7 @@ fn networks_are_created_attached_and_deleted() {
 }
 
 #[test]
-fn long_lists_have_pages() {
+fn the_python_client_reads_long_lists_in_pages() {
     tour("pages", &hetzner(60));
 }
 

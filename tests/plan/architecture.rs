@@ -65,7 +65,7 @@ fn rooms_named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn arrows_point_one_way() {
+fn modules_use_only_modules_below_them() {
     let mut wrong = Vec::new();
     for (room, may_use) in ARROWS {
         for (file, text) in rust_texts(&source(room)) {
@@ -110,7 +110,7 @@ fn stages_of_load_balancers_use_only_those_below() {
 
 /// Whose a load balancer is, is read in one place: no other file of the program has the key of a label, or its constant.
 #[test]
-fn labels_of_ownership_are_named_in_one_room() {
+fn labels_of_ownership_are_named_in_one_module() {
     let room = source("hetzner/load_balancers/ownership");
     let table = std::fs::read_to_string(room.join("labels.rs")).unwrap();
     let constants = table.lines().filter_map(|line| {
@@ -143,7 +143,7 @@ fn labels_of_ownership_are_named_in_one_room() {
 }
 
 #[test]
-fn every_room_is_in_the_table() {
+fn every_top_level_module_is_in_the_table() {
     let entries = std::fs::read_dir(source("")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     // src/help has pages and no code.
@@ -273,7 +273,7 @@ fn files_do_not_import_each_other_in_circles() {
 /// Time, waits and randomness come from `provider::clock` alone, variables and outputs from `provider::process`: else a story
 /// would not be the same each time, and programs on the simulated machine would share what each has for itself.
 #[test]
-fn one_clock_and_one_place_for_what_is_around_a_process() {
+fn only_the_provider_reads_clocks_variables_and_random_numbers() {
     #[rustfmt::skip]
     let of_machine = [
         "Instant::now", "SystemTime::now", "Timestamp::now", ".elapsed()", "thread::sleep", "RandomState::new().build",

@@ -43,7 +43,7 @@ fn change(plan: &Plan<NodeChange>) -> &'static str {
 }
 
 #[test]
-fn every_state_of_a_node_and_its_server() {
+fn every_state_of_a_node_and_its_server_has_its_plan() {
     let exists = |is_off| Fact::Exists { is_off };
     let unclear = || Fact::Unclear("time-out".into());
     // Provider ID, Ready, tainted, what is known, guard → what is done.
@@ -88,7 +88,7 @@ fn a_deletion_that_the_guard_holds_back_is_told() {
 
 /// A node that nothing can be decided about has failed, and somebody should know.
 #[test]
-fn a_doubt_stands_in_the_way_as_a_warning() {
+fn an_unclear_server_prevents_a_deletion_with_a_warning() {
     let unclear = Fact::Unclear("HTTP status 500".into());
     let plan = plan_one(&node("memory://1", "False", false), Some(unclear), true);
     let obstacle = plan.obstacle.clone().unwrap();

@@ -159,7 +159,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
 
 /// Two nodes with one provider ID would be one machine to everybody, for good.
 #[test]
-fn a_server_is_given_to_one_node_only() {
+fn a_server_belongs_to_one_node_only() {
     let reports = |name: &str, ip: &str| {
         let addresses = json!([{ "type": "InternalIP", "address": ip }]);
         node(name, json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }))
@@ -199,7 +199,7 @@ fn claimant((name, second, is_new): Claimant) -> Node {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_the_order_of_names() {
+fn age_and_name_decide_which_of_several_nodes_gets_a_server() {
     let cloud = FakeProvider::of([server(1, "secure")]);
     let (old, young) = (1, 9);
     // The Nodes; which of them has the server.
@@ -475,7 +475,7 @@ fn random_node(random: &mut Random, name: &str) -> Node {
 }
 
 #[test]
-fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
+fn a_second_plan_is_empty_for_any_nodes() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let plans = plan_all(&nodes, &cloud);
@@ -509,7 +509,7 @@ fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
 }
 
 #[test]
-fn what_is_written_rests_on_what_is_known_in_any_world() {
+fn a_plan_for_any_nodes_rests_on_known_facts() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let servers = cloud.instances.iter();
@@ -618,7 +618,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
 }
 
 #[test]
-fn without_credentials_a_dedicated_node_is_left_alone() {
+fn a_dedicated_node_is_left_alone_without_credentials() {
     let provider = FakeProvider::of([server(1, "worker")]);
     let metal = node("n", json!({ "spec": { "providerID": "metal://1" } }));
     let mut renewed = metal.clone();

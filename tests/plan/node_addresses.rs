@@ -106,7 +106,7 @@ fn outcome(plan: &NodePlan) -> String {
 }
 
 #[test]
-fn the_whole_table_of_addresses() {
+fn every_combination_of_settings_gives_the_addresses_in_the_table() {
     let sandbox = Sandbox::builder().nodes(0).network("10.0.0.0/16").only(Half::Hetzner).start();
     let network = sandbox.network().unwrap();
     let mut table = String::from(
@@ -182,7 +182,7 @@ fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan
 
 /// Address family × what the server has × what its kubelet reported × ROBOT_FORWARD_INTERNAL_IPS.
 #[test]
-fn the_whole_table_of_addresses_of_dedicated_servers() {
+fn every_combination_of_settings_gives_the_addresses_of_dedicated_servers_in_the_table() {
     let mut table = String::from("family    server  reported forward → addresses\n");
     for family in FAMILIES {
         for (has, ipv4, ipv6) in SERVERS {
@@ -214,7 +214,7 @@ fn the_whole_table_of_addresses_of_dedicated_servers() {
 
 /// Profile × zone switch, at the initialisation.
 #[test]
-fn labels_and_provider_id_of_dedicated_servers() {
+fn a_dedicated_server_has_its_labels_and_provider_id() {
     let mut table = String::new();
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         for zone_label in [true, false] {
@@ -263,7 +263,7 @@ fn robot(forward_internal_ips: bool) -> RobotSettings {
 
 /// Of nodes whose addresses the API does not know: family × --node-ip × annotation × where InternalIPs come from.
 #[test]
-fn private_addresses_that_the_api_does_not_know() {
+fn private_addresses_that_the_api_does_not_know_come_from_annotation_or_kubelet() {
     use AddressFamily::{Dualstack, Ipv4, None as Private};
     use InternalIpFrom::{Kubelet, Network};
     let (sandbox, vpn) = (
@@ -365,7 +365,7 @@ fn ranges_limit_the_annotation_alone() {
 
 /// A cluster's first range of pods is of its primary family; what is there already stays in its order.
 #[test]
-fn of_each_type_the_primary_family_of_the_cluster_comes_first() {
+fn addresses_of_the_cluster_s_primary_family_come_first_in_each_type() {
     let hetzner = Hetzner::new(settings(AddressFamily::Dualstack));
     let server = server(0, true, true);
     let (v4, v6) = ("E:203.0.113.9", "E:2001:db8:9::1");

@@ -93,7 +93,7 @@ fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
 }
 
 #[test]
-fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
+fn labels_and_taints_of_the_server_are_set_with_the_patch_that_removes_the_taint() {
     let labels = [
         (POOL, "gpu"),
         ("node.example.com/taint.dedicated", "gpu_NoSchedule"),
@@ -138,7 +138,7 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
 }
 
 #[test]
-fn a_prefix_that_is_not_listed_any_more_takes_its_labels_along() {
+fn labels_whose_prefix_is_not_listed_any_more_are_removed() {
     const WORKER: &str = "node-role.kubernetes.io/worker";
     let labels = [(POOL, "gpu"), ("example.org/rack", "r1"), (WORKER, "")];
     let all = ["node.example.com/", "example.org/rack", WORKER];
@@ -173,7 +173,7 @@ fn an_annotation_that_claims_other_labels_removes_none_of_kubernetes() {
 }
 
 #[test]
-fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
+fn too_many_or_invalid_labels_leave_the_node_as_it_is() {
     let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
     let many: Vec<String> = (0..17).map(|n| format!("node.example.com/n-{n}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "x")).collect();
@@ -193,7 +193,7 @@ fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
 }
 
 #[test]
-fn a_server_that_is_not_known_takes_no_label_away() {
+fn an_unknown_server_removes_no_label() {
     let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
     let mut twin = start.clone();
     twin.metadata.name = "b".into();

@@ -18,7 +18,7 @@ fn read(certificate: &[u8], key: &[u8]) -> Result<Chain, String> {
 }
 
 #[test]
-fn validity_is_read_of_each_kind_of_certificate() {
+fn the_validity_of_each_kind_of_certificate_is_read() {
     let authority = Authority::new("test").unwrap();
     let subject = Subject::default();
     let now = Timestamp::now();
@@ -43,7 +43,7 @@ fn validity_is_read_of_each_kind_of_certificate() {
 
 /// As openssl makes them: with `CA:true`, without any extension for names, with RSA keys in both forms.
 #[test]
-fn validity_is_read_of_what_people_make() {
+fn the_validity_of_real_certificates_is_read() {
     let folder = std::env::temp_dir().join(format!("ccm-tls-chain-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let openssl = |words: &str| {
@@ -91,7 +91,7 @@ fn the_key_is_no_part_of_the_chain() {
 }
 
 #[test]
-fn no_bytes_do_harm_and_no_error_repeats_them() {
+fn no_bytes_cause_a_panic_or_are_repeated_in_an_error() {
     let authority = Authority::new("test").unwrap();
     let one = authority.server(&["a.example"], Validity::Now).unwrap();
     let header = "-----BEGIN PRIVATE KEY-----";

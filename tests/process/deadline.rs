@@ -104,7 +104,7 @@ fn narrow() -> TcpListener {
 }
 
 #[test]
-fn an_answer_that_comes_a_byte_at_a_time() {
+fn an_answer_that_comes_a_byte_at_a_time_does_not_extend_the_deadline() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
     // From the first byte on, and only after the head.
     for at_once in [0, head.len()] {
@@ -130,7 +130,7 @@ fn an_answer_that_comes_a_byte_at_a_time() {
 /// The other side takes a little now and then: each system call makes progress, and the whole
 /// request would take minutes. When its time is over, what has not left does not leave any more.
 #[test]
-fn a_request_that_is_taken_a_bit_at_a_time() {
+fn a_request_that_is_read_slowly_does_not_extend_the_deadline() {
     let taken = Arc::new(Mutex::new(None));
     let into = Arc::clone(&taken);
     let base = serve(narrow(), move |mut stream| {
@@ -162,7 +162,7 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
 
 /// The same through TLS, whose layer asks for many small steps; the handshake takes its share.
 #[test]
-fn tls_through_a_narrow_pipe() {
+fn a_slow_tls_connection_does_not_extend_the_deadline() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
     let token = sandbox.account("ccm").unwrap().token;
     let authorities =
@@ -203,7 +203,7 @@ fn trickle(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
 
 /// Time that is spent before the first byte is spent: nothing leaves afterwards.
 #[test]
-fn nothing_is_sent_when_the_time_is_over_before() {
+fn a_request_is_not_sent_after_its_deadline() {
     let taken = Arc::new(Mutex::new(None));
     let into = Arc::clone(&taken);
     let base = serve(TcpListener::bind("127.0.0.1:0").unwrap(), move |mut stream| {

@@ -22,7 +22,7 @@ const BUG: &str = "the last straw";
 
 /// The first signal lets the call in flight end, for some seconds; who does not want to wait says it twice.
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_daemon_at_once() {
     std::thread::scope(|scope| {
         for [first, second] in [["-TERM", "-TERM"], ["-INT", "-INT"], ["-TERM", "-INT"]] {
             scope.spawn(move || {

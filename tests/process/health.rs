@@ -58,7 +58,7 @@ fn ok() -> (u16, String) {
 }
 
 #[test]
-fn probes_of_a_daemon_at_work() {
+fn probes_of_a_working_daemon_succeed() {
     let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     assert_eq!(get(address, "/livez"), ok());
@@ -71,7 +71,7 @@ fn probes_of_a_daemon_at_work() {
 }
 
 #[test]
-fn get_and_head_and_nothing_else() {
+fn the_health_server_answers_get_and_head_only() {
     let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let head = exchange(address, b"HEAD /livez HTTP/1.1\r\n\r\n");
@@ -86,7 +86,7 @@ fn get_and_head_and_nothing_else() {
 }
 
 #[test]
-fn garbage_is_refused_and_does_no_harm() {
+fn an_invalid_request_is_refused_and_the_server_goes_on() {
     let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let endless = [b"GET /livez HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 10_000]].concat();
@@ -108,7 +108,7 @@ fn garbage_is_refused_and_does_no_harm() {
 }
 
 #[test]
-fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
+fn a_slow_client_is_disconnected_and_a_request_in_pieces_is_served() {
     let sandbox = socket_cluster(0);
     let (_daemon, address) = start(&sandbox, 1.0, &[]);
     let mut pieces = connect(address);
@@ -130,7 +130,7 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
 }
 
 #[test]
-fn a_flood_locks_no_probe_out_and_costs_little() {
+fn many_connections_keep_no_probe_out_and_cost_little() {
     let sandbox = socket_cluster(1);
     let (daemon, address) = start(&sandbox, 1.0, &[]);
     sandbox.wait_for_nodes();
@@ -192,7 +192,7 @@ fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
 
 /// A twentieth: 3 s of silence are too many. Two dozen writes take longer than that.
 #[test]
-fn a_long_tick_is_no_death() {
+fn a_long_tick_does_not_fail_liveness() {
     let sandbox = socket_cluster(12);
     let slow = Effect::Slow(Duration::from_millis(200));
     sandbox.fault(Rule::new(slow).half(Half::Kubernetes).writes());
@@ -208,7 +208,7 @@ fn a_long_tick_is_no_death() {
 
 /// A hundredth: 0.6 s of silence are too many; between two ticks lie 36 s.
 #[test]
-fn a_long_pause_between_ticks_is_no_death() {
+fn a_long_pause_between_ticks_does_not_fail_liveness() {
     let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--node-sync-interval=1h"]);
     wait_until("the event, which is the tick's last", || {
@@ -222,7 +222,7 @@ fn a_long_pause_between_ticks_is_no_death() {
 }
 
 #[test]
-fn not_ready_until_both_apis_were_reached() {
+fn a_daemon_is_not_ready_until_both_apis_were_reached() {
     for (half, told) in [
         (Half::Kubernetes, "the Kubernetes API was not reached yet\n"),
         (Half::Hetzner, "the cloud API was not reached yet\n"),
@@ -258,7 +258,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
+fn a_taken_port_is_reported_once_and_used_as_soon_as_it_is_free() {
     let sandbox = socket_cluster(1);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -290,7 +290,7 @@ fn a_port_alone_is_every_address_of_the_machine() {
 }
 
 #[test]
-fn no_server_without_an_address_nor_for_one_pass() {
+fn no_health_server_is_started_without_an_address_or_for_one_pass() {
     let sandbox = socket_cluster(1);
     let once = sandbox.ccm(&["run", "--once"]).with_code(0);
     assert!(!once.stderr.contains("health"), "{once:?}");

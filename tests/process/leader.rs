@@ -107,7 +107,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
+fn a_standby_leads_when_the_leader_is_killed() {
     let sandbox = socket_cluster(2);
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
     first.logs("leading as");
@@ -199,7 +199,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
 }
 
 #[test]
-fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
+fn a_leader_that_was_paused_past_its_lease_writes_nothing_afterwards() {
     let sandbox = socket_cluster(40);
     let slow = Effect::Slow(Duration::from_millis(10));
     sandbox.fault(Rule::new(slow).method("PATCH"));
@@ -276,7 +276,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
 }
 
 #[test]
-fn what_happens_to_the_lease_of_a_leader() {
+fn a_leader_ends_when_its_lease_is_taken_and_repairs_it_otherwise() {
     // The Lease is changed by somebody at every renewal, deleted, taken, emptied.
     let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);

@@ -74,7 +74,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
 }
 
 #[test]
-fn an_object_a_line_with_keys_that_stay() {
+fn each_line_of_the_json_log_is_an_object_with_stable_keys() {
     let sandbox = busy();
     let daemon = sandbox.daemon(&["--log-format=json"]);
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));

@@ -45,7 +45,7 @@ fn waits(ran: &Ran) {
 }
 
 #[test]
-fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
+fn a_wrong_password_costs_one_login_in_ten_minutes_across_all_processes() {
     let sandbox = start();
     let env = env(&sandbox);
     let wrong = with(env.clone(), WRONG);
@@ -173,7 +173,7 @@ fn a_block_of_the_ip_is_waited_out() {
 }
 
 #[test]
-fn without_a_lease_only_the_process_itself_remembers() {
+fn a_refused_login_is_remembered_only_in_the_process_without_a_lease() {
     let sandbox = start();
     let wrong = with(env(&sandbox), WRONG);
     let daemon = Daemon::start(&wrong, &["--leader-elect=false"]);

@@ -133,7 +133,7 @@ impl Cluster for World {
 }
 
 #[test]
-fn in_success() {
+fn no_secret_is_printed_in_success() {
     let world = World::new();
     let printed = world.run(&[], &[]);
     // It was really asked for everything: bodies of Hetzner's answers, calls to both APIs.
@@ -149,7 +149,7 @@ fn in_success() {
 }
 
 #[test]
-fn in_failure() {
+fn no_secret_is_printed_in_failure() {
     let world = World::new();
     let projects = world.sandbox.projects();
     let kubernetes_token = world.sandbox.account("ccm").unwrap().token;
@@ -205,7 +205,7 @@ fn in_failure() {
 
 /// Debugging proxies do, and some servers.
 #[test]
-fn when_an_api_repeats_what_it_was_sent() {
+fn no_secret_is_printed_when_an_api_repeats_the_request() {
     let world = World::new();
     let hetzner = &world.sandbox.projects().token;
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
@@ -259,7 +259,7 @@ fn written(text: &str, write: impl Fn(u8) -> String) -> String {
 }
 
 #[test]
-fn however_an_api_writes_what_it_repeats() {
+fn no_secret_is_printed_however_an_api_encodes_it() {
     // One that reads and one that writes.
     const COMMANDS: &[&[&str]] =
         &[&["node", "inspect", "worker-1"], &["run", "--once", "--log-format=json"]];
@@ -312,7 +312,7 @@ fn however_an_api_writes_what_it_repeats() {
 }
 
 #[test]
-fn of_passwords_and_of_plugins() {
+fn no_secret_of_passwords_and_plugins_is_printed() {
     let sandbox = World::sandbox();
     sandbox.cluster().add_password("ccm", PASSWORD);
     let user = json!({"username": "ccm", "password": PASSWORD});
@@ -376,7 +376,7 @@ fn refused_and_repeated(world: &World, told: &str) {
 }
 
 #[test]
-fn by_the_daemon() {
+fn no_secret_is_printed_by_the_daemon() {
     let world = World::new();
     let daemon = Daemon::start(&world.env, &["-v=10", "--node-status-update-frequency=1s"]);
     world.wait_for_nodes();
@@ -410,7 +410,7 @@ fn check(printed: String) {
 }
 
 #[test]
-fn nothing_steers_a_terminal() {
+fn no_text_of_an_api_controls_a_terminal() {
     let world = World::new();
     let cloud = world.sandbox.cloud();
     for server in world.servers() {
@@ -469,7 +469,7 @@ const EVERYWHERE: &[&[&str]] = &[
     &["run", "--once", "-v=10", "--log-format=json"],
 ];
 
-/// Worlds of [`no_text_from_outside_makes_a_line`].
+/// Worlds of [`no_text_of_an_api_forges_a_line`].
 const SEEDS: u64 = 8;
 
 /// Some of a document's texts, and names of labels and annotations, made to steer.
@@ -514,7 +514,7 @@ fn poisoned(response: Response, random: &mut Random, share: u64) -> Response {
 }
 
 #[test]
-fn no_text_from_outside_makes_a_line() {
+fn no_text_of_an_api_forges_a_line() {
     for seed in 0..SEEDS {
         let world = World::new();
         let annotations = [

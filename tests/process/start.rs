@@ -52,7 +52,7 @@ fn a_start_costs_one_call_to_the_cloud() {
 
 /// The cloud is away at the start: the daemon stays, says it once, and gets ready by itself.
 #[test]
-fn a_cloud_that_is_away_at_the_start_is_waited_for() {
+fn a_cloud_that_fails_at_the_start_is_waited_for() {
     let sandbox = at_rest();
     let away = Rule::new(Effect::hetzner_error(503, "maintenance", "later")).half(Half::Hetzner);
     let away = sandbox.fault(away);

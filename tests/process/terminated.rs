@@ -75,7 +75,7 @@ fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
 }
 
 #[test]
-fn it_ends_in_time_and_gives_the_lease_away() {
+fn a_terminated_daemon_ends_in_time_and_releases_the_lease() {
     // All at once: each of them waits for seconds and does nothing meanwhile.
     std::thread::scope(|scope| {
         for (case, at) in CASES {
@@ -99,7 +99,7 @@ fn ends_in_time(case: &str, at: &At) {
 
 /// The Lease itself can't be had: then it runs out by itself.
 #[test]
-fn it_ends_in_time_when_the_lease_can_t_be_written() {
+fn a_terminated_daemon_ends_in_time_when_the_lease_cannot_be_written() {
     let (_, daemon, took) =
         told_to_end("it renews the Lease", &Call(Half::Kubernetes, "PUT", LEASE));
     assert!(took < LIMIT, "{took:?}: {}", daemon.log());

@@ -25,7 +25,7 @@ fn with_service(sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
 
 /// As many actions as nodes, one after the other: together longer than one may take alone.
 #[test]
-fn many_actions_may_take_long_together() {
+fn many_actions_may_together_take_longer_than_one_may() {
     let sandbox = world(20);
     let env = env(&sandbox);
     ccm(&env, &["lb", "sync"]).with_code(0);
@@ -59,7 +59,7 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
 }
 
 #[test]
-fn at_a_terminal_each_change_is_shown_as_it_is_made() {
+fn each_change_is_shown_at_a_terminal_as_it_is_made() {
     let sandbox = with_service(Arc::new(builder(2).scale(0.01).start()));
     let env = env(&sandbox);
     let plain = ccm(&env, &["lb", "sync", "--dry-run"]);

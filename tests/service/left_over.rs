@@ -32,7 +32,7 @@ fn found(plan: &NodePlan) -> Vec<Reason> {
 }
 
 #[test]
-fn it_is_told_when_the_node_s_own_times_say_so() {
+fn a_left_over_node_is_reported_when_its_own_times_say_so() {
     let ready = |status: &str, since: Value| json!({ "type": "Ready", "status": status, "lastTransitionTime": since });
     let no_condition = json!({ "type": "PIDPressure", "status": "False" });
     let since = |time: &str| json!(time);
@@ -67,7 +67,7 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
 }
 
 #[test]
-fn an_initialised_node_is_no_such_node() {
+fn an_initialised_node_is_never_reported_as_left_over() {
     let ready = json!({ "type": "Ready", "status": "False", "lastTransitionTime": BEFORE });
     let plan = plan_of(json!(BEFORE), ready, json!([]));
     assert_eq!(found(&plan), [Reason::NotExternal, Reason::ServerNotFound]);
@@ -93,7 +93,7 @@ fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
+fn a_left_over_node_is_reported_once_after_ten_minutes_and_stays() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).simulated();
     let now = clock::timestamp();
     // What Kubernetes wrote down lasts longer than any process.

@@ -169,7 +169,7 @@ impl World {
 }
 
 #[test]
-fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_written() {
+fn a_plan_is_shown_and_not_written_while_the_daemon_s_settings_are_unknown() {
     let world = world(OURS);
     let ran = world.refuses(&["lb", "sync"], SEVERAL);
     ran.prints("port 80 proxy protocol: true → false\n");
@@ -190,7 +190,7 @@ fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_writt
 }
 
 #[test]
-fn what_the_shell_is_asked_for_is_done_with_the_daemon_s_settings_and_nothing_besides() {
+fn a_requested_change_is_made_with_the_daemon_s_settings_and_no_other() {
     let world = world(OURS).with_network();
     let mut expected = world.balancer("web");
     world.annotate("web", "name", Some("front"));
@@ -217,7 +217,7 @@ fn what_the_shell_is_asked_for_is_done_with_the_daemon_s_settings_and_nothing_be
 }
 
 #[test]
-fn with_its_own_settings_the_shell_does_what_they_say() {
+fn a_shell_with_own_settings_syncs_by_them() {
     let world = world(OURS);
     world.refuses(&["lb", "sync", "--yes"], SEVERAL);
     let ran = world.sync(&["--own-settings"]).with_code(0);
@@ -236,7 +236,7 @@ fn with_its_own_settings_the_shell_does_what_they_say() {
 }
 
 #[test]
-fn with_the_daemon_s_settings_nothing_differs() {
+fn a_sync_with_the_daemon_s_settings_changes_nothing() {
     for profile in [OURS, HCLOUD] {
         let world = world(profile).with_network();
         let before = world.shape();
@@ -290,7 +290,7 @@ fn the_only_daemon_s_settings_are_used() {
 
 /// What a cluster has of a daemon, and what a shell concludes.
 #[test]
-fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its_own_settings() {
+fn a_shell_writes_nothing_beside_an_unclear_daemon_and_uses_its_own_settings_without_any() {
     type Change = fn(&World);
     fn fails(world: &World, effect: Effect) {
         world.faults().add(on("/apis/apps/v1/**", effect));
@@ -347,7 +347,7 @@ fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its
 }
 
 #[test]
-fn what_stands_elsewhere_is_named_and_counts_once_it_is_set_here() {
+fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     let world = world(OURS);
     let place = |name: &str, kind: &str| json!({ "name": name, "valueFrom": { kind: { "name": "x", "key": "y" } } });
     let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
@@ -379,7 +379,7 @@ fn what_stands_elsewhere_is_named_and_counts_once_it_is_set_here() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_in_the_flag_for_the_daemon_are_named() {
     let world = world(OURS);
     let named = |name: &str, args: &[&str]| json!({ "name": name, "args": args });
     world.deploy_as("two", json!([named("ccm", &[]), named("ccm-2", &[])]));

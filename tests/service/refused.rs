@@ -138,7 +138,7 @@ fn first_lines_of(sandbox: &Sandbox, env: &Env, name: &str) -> String {
 }
 
 #[test]
-fn the_first_lines_name_the_trouble() {
+fn the_first_lines_of_inspect_name_the_problem() {
     let sandbox = cluster();
     // They have load balancers, certificates or not.
     for (name, _) in THERE {
@@ -159,7 +159,7 @@ fn the_first_lines_name_the_trouble() {
 
 /// What the API said when it was tried, for who may list events; the others see what there is without.
 #[test]
-fn what_was_refused_is_told() {
+fn inspect_shows_what_was_refused() {
     let sandbox = Sandbox::builder().nodes(1).scale(0.01).start();
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     cloud.set_load_balancer_limit(project, 0);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_weather_in_any_order() {
+    fn the_same_seed_gives_the_same_faults_in_any_order() {
         let forth = || (0..1000).map(|call| call % 100);
         let back = || (0..1000).rev().map(|call| call % 100);
         assert_eq!(weather(7, 0.3, forth()), weather(7, 0.3, back()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept() {
+    fn the_share_of_calls_with_a_fault_is_the_rate() {
         for (rate, expected) in
             [(0.0, 0..=0), (0.1, 60..=140), (0.5, 430..=570), (1.0, 1000..=1000)]
         {

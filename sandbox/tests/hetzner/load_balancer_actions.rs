@@ -9,7 +9,7 @@ use crate::api::{Api, TOKEN};
 use crate::load_balancers::{create, expect, path, server};
 
 #[test]
-fn one_network_at_a_time() {
+fn a_load_balancer_is_attached_to_one_network_at_a_time() {
     let api = Api::new();
     let net = api.cloud.create_network_with(
         api.project,

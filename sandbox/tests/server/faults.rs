@@ -188,7 +188,7 @@ fn the_first_effect_on_an_answer_counts_and_delays_come_with_it() {
 }
 
 #[test]
-fn a_seed_replays_a_run() {
+fn a_seed_gives_the_same_faults_in_each_run() {
     let weather = |seed| {
         let world = world();
         world.faults.random(seed, 0.5);

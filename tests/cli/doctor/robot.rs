@@ -77,13 +77,13 @@ const BROKEN: &[Broken] = &[
 ];
 
 #[test]
-fn each_trouble_of_robot_is_named_and_leaves_the_other_checks() {
+fn each_problem_of_robot_is_named_and_leaves_the_other_checks() {
     each_in(mixed, CHECKS + OF_ROBOT, BROKEN);
 }
 
 /// Whatever is read, Robot sees one login.
 #[test]
-fn a_healthy_world_costs_one_login() {
+fn a_healthy_cluster_costs_one_login_of_robot() {
     let world = mixed();
     let before = world.everything();
     let logins = world.sandbox.robot().logins();
@@ -117,7 +117,7 @@ fn a_refused_login_is_tried_once() {
 
 /// One line says which mode it is, and no node is reported for it.
 #[test]
-fn without_a_login_one_line_says_so() {
+fn a_missing_login_of_robot_is_one_line() {
     let mut world = mixed();
     world.set("ROBOT_USER", "");
     world.set("ROBOT_PASSWORD", "");
@@ -136,7 +136,7 @@ fn without_a_login_one_line_says_so() {
 
 /// As everywhere where nobody has dedicated servers: no line about them, and their nodes are somebody else's.
 #[test]
-fn turned_off_there_is_no_check_of_robot() {
+fn robot_is_not_checked_while_it_is_turned_off() {
     let mut world = mixed();
     world.set("ROBOT_ENABLED", "false");
     let said = checks(&world.doctor(&["-o", "json"]));
@@ -168,7 +168,7 @@ fn a_node_that_waits_and_servers_without_a_node() {
 
 /// Its login and its servers are seen without the cluster and without the Cloud API.
 #[test]
-fn one_api_never_hides_another() {
+fn robot_is_checked_although_another_api_fails() {
     for half in [Half::Kubernetes, Half::Hetzner] {
         let world = mixed();
         world.sandbox.stop(half);
@@ -189,7 +189,7 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
 
 /// A login that the daemon was refused a minute ago is not repeated: its Lease says so.
 #[test]
-fn while_a_refused_login_waits_none_is_tried() {
+fn a_login_that_was_refused_lately_is_not_tried_again() {
     let world = mixed();
     let refused = jiff::Timestamp::now().to_string();
     let key = "ccm-from-scratch/robot-login-refused";
@@ -203,7 +203,7 @@ fn while_a_refused_login_waits_none_is_tried() {
 
 /// `ROBOT_ENABLED` is taken from the daemon, its login never: what is in a Secret is named, to be set here.
 #[test]
-fn in_a_shell_the_login_is_the_shell_s_own() {
+fn the_login_of_a_shell_is_its_own_and_not_the_daemon_s() {
     let mut world = mixed();
     let cluster = world.sandbox.cluster();
     assert!(cluster.edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {

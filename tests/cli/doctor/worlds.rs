@@ -127,7 +127,7 @@ fn first_screen(ran: &Ran) -> String {
 }
 
 #[test]
-fn each_broken_world_is_explained_on_the_first_screen() {
+fn each_broken_cluster_is_explained_on_the_first_screen() {
     let mut wrong = Vec::new();
     for broken in WORLDS {
         let mut world = World::healthy();
@@ -198,7 +198,7 @@ fn status_names_the_service_beside_many_servers_that_are_off() {
 
 /// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.
 #[test]
-fn causes_of_unhealthy_targets() {
+fn the_causes_of_unhealthy_targets_are_named() {
     let answers = |status| Health {
         http_status_code: Some(status),
         ..Health::unhealthy("unexpected_http_status")
@@ -277,7 +277,7 @@ fn targets_of_a_new_service_are_given_time() {
 
 /// What is not known is not shown as missing: the exit code says it, and each item.
 #[test]
-fn for_programs_one_half_never_hides_the_other() {
+fn a_document_shows_one_api_although_the_other_fails() {
     const ROUTES: &[&str] = &["route", "list", CIDR];
     let world = World::healthy();
     for (half, known, unknown) in
@@ -317,7 +317,7 @@ fn for_programs_one_half_never_hides_the_other() {
 
 /// For people: what the other one alone knows, by each name that it has there; and a cause.
 #[test]
-fn one_half_never_hides_the_other() {
+fn a_table_shows_one_api_although_the_other_fails() {
     let world = World::healthy();
     let id = world.server_id("worker-1").to_string();
     let balancer = world.balancer_id("web").to_string();
@@ -367,7 +367,7 @@ fn one_half_never_hides_the_other() {
 
 /// A check that is about many objects shows ten; for programs it shows all.
 #[test]
-fn of_many_objects_ten_are_shown() {
+fn a_check_shows_ten_of_many_objects() {
     let world = World::healthy();
     for number in 0..15 {
         let name = format!("stray-{number}");
@@ -384,7 +384,7 @@ fn of_many_objects_ten_are_shown() {
 }
 
 #[test]
-fn status_of_a_healthy_world() {
+fn status_of_a_healthy_cluster_has_no_problem() {
     let world = World::healthy();
     let words = [&["status", "--settings-from=none"], &world.flags[..]].concat();
     let ran = world.runs(&words);
@@ -407,7 +407,7 @@ fn status_of_a_healthy_world() {
 /// Kubernetes is read every five seconds, the cloud once a minute: in a pipe each screen begins with its time. A reader that
 /// has enough ends it.
 #[test]
-fn status_watches() {
+fn status_watch_reads_kubernetes_every_five_seconds_and_the_cloud_every_minute() {
     let world = World::healthy();
     let mark = world.mark();
     let mut command = crate::common::command(&world.env, &["status", "--watch"]);
@@ -471,7 +471,7 @@ fn status_watches() {
 /// A large cluster costs no more calls than its pages; what is computed beside them takes at most three seconds, even in a
 /// build without optimisation.
 #[test]
-fn status_of_a_thousand_nodes_and_two_hundred_services() {
+fn status_of_a_large_cluster_fits_on_a_screen() {
     let builder = sandbox::Sandbox::builder().nodes(1000).scale(0.01);
     let sandbox = builder.heartbeats(false).start();
     let env = crate::common::env(&sandbox);

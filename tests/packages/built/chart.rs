@@ -69,7 +69,7 @@ fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
 
 /// Rules, bindings and the Pod are the base's but for what a chart adds.
 #[test]
-fn as_it_is_the_chart_is_the_base() {
+fn the_chart_without_values_equals_the_base() {
     let Some(built) = rendered(&[]) else {
         return;
     };
@@ -150,7 +150,7 @@ fn the_network_policy_is_that_of_the_manifests_for_the_pods_of_the_release() {
 
 /// Strictly, and with everything in it.
 #[test]
-fn helm_finds_no_fault() {
+fn helm_lint_finds_no_fault() {
     let chart = folder().join("chart");
     let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} hostNetwork=false networkPolicy.enabled=true";
     for set in ["", all] {
@@ -165,7 +165,7 @@ fn helm_finds_no_fault() {
 
 /// The daemon as the chart would run it: its words, its account, and a Lease of another name.
 #[test]
-fn what_it_renders_may_do_what_it_is_told_to() {
+fn the_rendered_account_may_do_what_the_rendered_daemon_does() {
     let set = "args.leader-elect-resource-name=mine args.leader-elect-resource-namespace=default";
     let Some(built) = rendered(&settings(set)) else {
         return;

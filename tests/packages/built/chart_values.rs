@@ -51,7 +51,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_value_does_what_it_says() {
+fn each_value_of_the_chart_has_its_effect() {
     for (set, pointer, expected) in CASES {
         let Some(built) = rendered(&settings(set)) else {
             return;
@@ -144,7 +144,7 @@ fn a_daemonset_is_the_deployments_pod_on_each_node() {
 }
 
 #[test]
-fn what_is_optional_is_there_when_asked_for() {
+fn optional_objects_are_rendered_when_they_are_requested() {
     let set = "monitoring.podMonitor.enabled=true monitoring.podMonitor.labels.release=prometheus \
                rbac.create=false serviceAccount.annotations.owner=me";
     let Some(built) = rendered(&settings(set)) else {
@@ -192,7 +192,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_would_have_no_effect_or_two_is_refused() {
+fn a_value_without_effect_or_with_two_is_refused() {
     let chart = folder().join("chart");
     for (set, named) in REFUSED {
         let template = [

@@ -10,7 +10,7 @@ fn last_line(log: &str) -> String {
 }
 
 #[test]
-fn the_last_line_says_what_came_of_it() {
+fn the_last_line_of_the_job_is_its_result() {
     let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     let says = |code: i32, parts: &[&str]| {
@@ -34,7 +34,7 @@ fn the_last_line_says_what_came_of_it() {
 
 /// What `activeDeadlineSeconds` does to the Pod, and `timeout` in a crontab.
 #[test]
-fn its_time_limit_ends_it_cleanly() {
+fn the_time_limit_of_the_job_ends_it_cleanly() {
     let sandbox = socket_cluster(2);
     let env = env(&sandbox);
     // An API that does not answer.

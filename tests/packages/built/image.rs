@@ -88,7 +88,7 @@ fn tar(words: &[&str], folder: &Path) -> String {
 }
 
 #[test]
-fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
+fn the_image_contains_the_binary_and_its_link_and_names_its_source() {
     if !has("buildah", "the image") {
         return;
     }
@@ -134,7 +134,7 @@ fn it_holds_the_binary_and_its_link_and_says_whose_it_is() {
 
 /// Who builds, where, when and under which umask makes no difference.
 #[test]
-fn two_of_one_commit_are_equal() {
+fn two_images_of_one_commit_are_equal() {
     if !has("buildah", "equal images") {
         return;
     }
@@ -162,7 +162,7 @@ fn two_of_one_commit_are_equal() {
 /// As a container runtime would start it in the Deployment of the other project: as nobody, nothing may be written, by
 /// the name of that project's binary. What the runtime mounts into a Pod is there.
 #[test]
-fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
+fn the_image_runs_as_nobody_on_a_read_only_root() {
     const WHAT: &str = "the image's binary, run";
     if !has("buildah", WHAT) {
         return;

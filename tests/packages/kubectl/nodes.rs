@@ -36,7 +36,7 @@ fn kubectl_sees_what_ccm_did() {
 }
 
 #[test]
-fn what_a_person_changes_with_kubectl_is_followed() {
+fn ccm_follows_what_a_person_changes_with_kubectl() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
@@ -119,7 +119,7 @@ fn a_node_is_changed_by_every_verb() {
 }
 
 #[test]
-fn what_was_changed_is_taken_back() {
+fn kubectl_can_undo_a_change() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

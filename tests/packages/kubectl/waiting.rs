@@ -18,7 +18,7 @@ fn watches_are_refused_and_the_list_before_is_shown() {
 }
 
 #[test]
-fn what_is_waited_for_is_seen() {
+fn kubectl_wait_sees_the_condition() {
     let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

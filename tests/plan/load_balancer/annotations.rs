@@ -283,13 +283,13 @@ fn the_example_of_each_annotation_is_right() {
         let outcome = world.plan().outcome;
         assert_eq!(outcome.obstacle(), None, "{} {example}", row.name);
         for unused in [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect] {
-            assert_eq!(world.event_messages(unused), [""; 0], "{} {example}", row.name);
+            assert_eq!(world.finding_messages(unused), [""; 0], "{} {example}", row.name);
         }
     }
 }
 
 #[test]
-fn one_port_may_have_its_own() {
+fn one_port_may_have_its_own_annotation() {
     let per_port = TABLE.iter().filter(|row| row.scope == Scope::Port);
     let names: BTreeSet<&str> = per_port.map(|row| row.name).collect();
     let value_of = |world: &World, case: &Case, at: usize| {
@@ -347,7 +347,7 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
                 }
                 world.service.ports = ports;
                 world.set(annotations);
-                let without = world.event_messages(Reason::AnnotationWithoutEffect);
+                let without = world.finding_messages(Reason::AnnotationWithoutEffect);
                 assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
                 if let Some(told) = told {
                     let key = format!("{PREFIX}{told} has no effect");
@@ -381,7 +381,7 @@ fn the_help_page_has_the_table() {
 }
 
 #[test]
-fn what_is_kept_of_an_annotation_follows_from_its_name() {
+fn the_name_of_an_annotation_decides_what_is_kept_of_it() {
     use AnnotationKind::{Foreign, Known, Unknown};
     for (key, expected) in [
         ("load-balancer.hetzner.cloud/type", Known),

@@ -96,7 +96,7 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_of_a_service_are_reported_at_once() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("type=lb99 protocol=udp use-private-ip=true");
     let message = world.obstacle();
@@ -106,7 +106,7 @@ fn all_that_is_wrong_is_said_at_once() {
 /// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason
 /// is not lost among them.
 #[test]
-fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
+fn some_of_many_problems_are_reported_and_the_others_counted() {
     let mut world = World::new(Profile::CcmFromScratch);
     for n in 0..22 {
         world.set_one(&format!("unknown-{n}"), "");
@@ -125,7 +125,7 @@ fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
 }
 
 #[test]
-fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
+fn a_field_that_cannot_be_honoured_is_reported_and_the_rest_is_synced() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.service.source_ranges = vec!["192.0.2.0/24".into()];
     world.service.has_session_affinity = true;
@@ -177,7 +177,7 @@ const IDLE: &[Idle] = &[
 ];
 
 #[test]
-fn what_only_http_has_is_told_where_no_port_has_it() {
+fn an_annotation_for_http_is_reported_when_no_port_is_http() {
     for (annotations, expected) in IDLE {
         for profile in PROFILES {
             let mut world = World::new(profile);
@@ -186,7 +186,7 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
             world.set(annotations);
             let outcome = world.plan().outcome;
             assert_eq!(outcome.obstacle(), None, "{annotations}");
-            let told = world.event_messages(Reason::AnnotationWithoutEffect);
+            let told = world.finding_messages(Reason::AnnotationWithoutEffect);
             assert_eq!(told.len(), expected.len(), "{annotations}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
                 let says = format!(
@@ -201,7 +201,7 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
 }
 
 #[test]
-fn a_load_balancer_that_serves_nothing_is_told() {
+fn a_load_balancer_that_serves_nothing_is_reported() {
     let kinds = [(Protocol::Udp, Protocol::Sctp, true), (Protocol::Udp, Protocol::Tcp, false)];
     for (first, second, is_told) in kinds {
         for profile in PROFILES {
@@ -210,7 +210,7 @@ fn a_load_balancer_that_serves_nothing_is_told() {
             world.service.ports[0].protocol = first;
             world.service.ports[1].protocol = second;
             for _ in 0..2 {
-                let told = world.event_messages(Reason::UnsupportedProtocolConfigured);
+                let told = world.finding_messages(Reason::UnsupportedProtocolConfigured);
                 let nothing = |told: &&String| told.contains("serves nothing, and costs money");
                 let count = told.iter().filter(nothing).count();
                 assert_eq!(count, usize::from(is_told), "{first:?} {second:?}");

@@ -43,7 +43,7 @@ fn add(world: &mut World, certificate: Certificate) {
 }
 
 #[test]
-fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
+fn a_certificate_is_ordered_before_its_port_and_the_port_is_added_when_it_is_issued() {
     for profile in PROFILES {
         let mut world = world(profile);
         let made = world.converge();
@@ -60,7 +60,7 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         assert_eq!(world.shows(443), None);
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
-        let told = world.event_messages(Reason::CertificatePending).remove(0);
+        let told = world.finding_messages(Reason::CertificatePending).remove(0);
         assert_says(&told, &["port 443 waits for certificate ccm-"]);
         world.issue();
         let made = lines(&world.converge());
@@ -115,7 +115,7 @@ const NAMED: &[Named] = &[
 
 /// The API refuses the port, and in a POST all of the load balancer.
 #[test]
-fn one_that_is_named_before_it_is_issued_is_waited_for() {
+fn a_named_certificate_that_is_not_issued_yet_is_waited_for() {
     for (names, new, beside, told, after) in NAMED {
         let both = [(false, *new), (true, Some(*beside))];
         for (profile, (is_there, shown)) in
@@ -207,7 +207,7 @@ enum End {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn one_that_is_there() {
+fn an_existing_certificate_is_used_taken_over_or_refused() {
     const OWN: (&str, &str) = (SERVICE_UID, UID);
     const GONE: (&str, &str) = (SERVICE_UID, "gone");
     const LIVES: (&str, &str) = (SERVICE_UID, "lives");
@@ -302,7 +302,7 @@ fn one_that_is_there() {
 }
 
 #[test]
-fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
+fn a_port_shows_the_certificate_of_the_wanted_name_when_two_have_the_label() {
     let own = &[(SERVICE_UID, UID)];
     let mut world = world(Profile::CcmFromScratch);
     for (id, name) in [(90, "first"), (91, "second")] {
@@ -319,7 +319,7 @@ fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
 }
 
 #[test]
-fn each_port_may_have_its_own() {
+fn each_port_may_have_its_own_certificate() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.ports.push(port("admin", 8443));
     world.service.ports.push(port("more", 9443));
@@ -363,7 +363,7 @@ fn a_port_does_not_take_what_another_port_asks_for_by_name() {
 }
 
 #[test]
-fn an_uploaded_one_of_the_name_is_somebody_elses() {
+fn an_uploaded_certificate_of_the_name_is_somebody_else_s() {
     let mut world = world(Profile::CcmFromScratch);
     let mut one = there(90, "front", &[]);
     one.status = None;
@@ -384,7 +384,7 @@ fn a_udp_port_needs_no_certificate() {
 }
 
 #[test]
-fn without_domains_or_with_bad_ones_nothing_is_ordered() {
+fn no_certificate_is_ordered_without_valid_domains() {
     for (domains, expected) in [
         ("", "has no domains"),
         ("example", "\"example\" is no domain"),
@@ -405,7 +405,7 @@ fn without_domains_or_with_bad_ones_nothing_is_ordered() {
 
 /// A change that fails keeps the others from nothing.
 #[test]
-fn the_load_balancer_does_not_depend_on_the_order() {
+fn a_load_balancer_does_not_depend_on_the_order_of_certificates() {
     let mut world = world(Profile::CcmFromScratch);
     world.state.balancers = vec![fresh(1, "kubernetes-default-web", "lb11")];
     let planned = world.plan().outcome.take_changes();

@@ -27,7 +27,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn the_protocol_of_a_check_follows_what_is_said() {
+fn the_protocol_of_a_health_check_follows_the_annotations() {
     for (annotations, interval, ours, upstream) in CASES {
         for (profile, expected) in [(Profile::CcmFromScratch, ours), (Profile::Hcloud, upstream)] {
             let mut world = World::new(profile);
@@ -52,7 +52,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
 
 /// What no annotation sets is set back too; upstream leaves it.
 #[test]
-fn an_expected_response_set_by_hand_goes() {
+fn an_expected_response_that_was_set_by_hand_is_removed() {
     for (profile, after) in [(Profile::CcmFromScratch, "(none)"), (Profile::Hcloud, "pong")] {
         let mut world = World::new(profile);
         world.set("health-check-protocol=http");
@@ -112,7 +112,7 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
         let set = || environment(DEFAULT, HealthCheck::KubeProxy);
         world.defaults.health_check.kind = by_default.then(set);
         world.set(annotations);
-        let told = world.event_messages(Reason::AnnotationWithoutEffect);
+        let told = world.finding_messages(Reason::AnnotationWithoutEffect);
         world.converge();
         let about = format!("{policy:?} {annotations} {by_default}");
         assert_eq!(shown(&world), expected, "{about}");
@@ -122,7 +122,7 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
 
 /// Upstream leaves path and status codes unchanged: kube-proxy's would make each pod unhealthy.
 #[test]
-fn nothing_of_a_check_of_kube_proxy_stays() {
+fn nothing_of_a_former_health_check_of_kube_proxy_stays() {
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         let mut world = World::new(profile);
         world.set("protocol=http health-check-interval=5s");

@@ -464,7 +464,7 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn the_same_world_leads_to_the_same_decisions() {
+fn the_same_input_leads_to_the_same_decisions() {
     if let Ok(file) = std::env::var("CCM_TEST_DECISIONS") {
         let mut lines = String::new();
         for seed in seeds() {

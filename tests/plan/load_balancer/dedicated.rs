@@ -85,7 +85,7 @@ fn turn_off(world: &mut World, is_off: bool) {
 }
 
 #[test]
-fn a_new_load_balancer_has_them_by_their_public_addresses() {
+fn a_new_load_balancer_has_dedicated_nodes_as_targets_by_their_public_addresses() {
     for profile in PROFILES {
         let mut world = world(profile);
         let made = world.converge();
@@ -98,7 +98,7 @@ fn a_new_load_balancer_has_them_by_their_public_addresses() {
 }
 
 #[test]
-fn with_use_private_ip_by_their_address_behind_the_vswitch() {
+fn dedicated_targets_with_use_private_ip_have_the_address_behind_the_vswitch() {
     let mut world = world(Profile::CcmFromScratch);
     world.converge();
     world.set("use-private-ip=true");
@@ -115,7 +115,7 @@ fn with_use_private_ip_by_their_address_behind_the_vswitch() {
 }
 
 #[test]
-fn without_an_address_there_the_public_one_and_a_word_about_it() {
+fn a_dedicated_target_without_a_private_address_has_the_public_one_and_a_finding() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("use-private-ip=true");
     let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
@@ -129,7 +129,7 @@ fn without_an_address_there_the_public_one_and_a_word_about_it() {
 }
 
 #[test]
-fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
+fn a_node_that_is_no_target_any_more_is_removed_and_no_foreign_address() {
     for profile in PROFILES {
         let mut world = world(profile);
         world.converge();
@@ -177,7 +177,7 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
 }
 
 #[test]
-fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
+fn no_dedicated_target_is_added_or_removed_while_robot_is_off() {
     for profile in PROFILES {
         for is_off in [true, false] {
             for use_private_ip in ["false", "true"] {
@@ -196,7 +196,7 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
 }
 
 #[test]
-fn without_credentials_new_ones_only_by_their_private_address() {
+fn new_dedicated_targets_need_credentials_or_a_private_address() {
     let mut public = world(Profile::CcmFromScratch);
     turn_off(&mut public, false);
     public.converge();
@@ -228,7 +228,7 @@ fn a_release_leaves_the_addresses_of_others() {
 
 /// What is there and what is wanted differ in any way: what is no node's stays, and one plan leads to the end.
 #[test]
-fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
+fn foreign_addresses_stay_and_one_plan_reaches_the_end_from_any_state() {
     let (mut removed, mut foreign) = (0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);

@@ -124,7 +124,7 @@ fn every_variable_of_the_table_has_a_case() {
 
 /// So that a shell, which has not the daemon's environment, can hold such changes back.
 #[test]
-fn what_nobody_set_names_the_setting_that_would() {
+fn a_change_by_a_default_names_the_setting_that_would_prevent_it() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
@@ -170,7 +170,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
 }
 
 #[test]
-fn location_and_zone_from_both_sides() {
+fn location_and_zone_of_annotation_and_variable_are_combined() {
     // An environment location beats a zone annotation, unless an empty annotation unsets it.
     let made = |annotations: &str, location: bool, profile| {
         let mut world = World::new(profile);
@@ -203,7 +203,7 @@ fn location_and_zone_from_both_sides() {
 }
 
 #[test]
-fn without_the_network_nothing_is_detached() {
+fn a_load_balancer_is_not_detached_while_no_network_is_configured() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.converge();
     world.network = None;

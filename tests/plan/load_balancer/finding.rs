@@ -188,7 +188,7 @@ const NAMED: &[Case] = &[
 ];
 
 #[test]
-fn one_of_the_annotations_name_is_adopted_only_while_it_is_unused() {
+fn a_load_balancer_of_the_annotation_s_name_is_adopted_only_while_it_is_unused() {
     for (labels, ports, targets, fate) in NAMED {
         let about = format!("{labels:?} {ports:?} {:?}", targets());
         let mut world = in_the_way("front", labels, ports, targets());
@@ -335,7 +335,7 @@ fn our_uid_under_a_former_identity_is_ours() {
 
 /// One of this cluster's nodes among the targets is enough; of a copy of the cluster none is.
 #[test]
-fn while_the_identity_is_not_known_our_uid_is_enough() {
+fn the_service_s_uid_is_enough_while_the_identity_is_unknown() {
     let cases: &[(Labels, Targets, bool)] = &[
         (&[OWN, THEIRS], || vec![server(1)], true),
         (&[OWN, THEIRS], || vec![server(1), server(99)], true),
@@ -408,7 +408,7 @@ const ENDINGS: &[Ending] = &[
 ];
 
 #[test]
-fn only_what_was_made_for_the_service_is_deleted_with_it() {
+fn only_a_load_balancer_that_was_made_for_the_service_is_deleted_with_it() {
     for (labels, targets, older_s, why) in ENDINGS {
         for profile in PROFILES {
             let about = format!("{labels:?} {:?} {older_s} s", targets());
@@ -446,7 +446,7 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
 }
 
 #[test]
-fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
+fn a_release_removes_what_is_the_service_s_and_the_labels_last() {
     const LABELS: Labels = &[OWN, OURS, TEAM, ASKS, ("hcloud-ccm/other", "x")];
     let [one, two, other] = [1, 2, 99].map(server);
     let targets = vec![one, other, selector(Some(&[2])), address(NODE_IP), two];
@@ -482,7 +482,7 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
 
 /// The labels change with the last write, so that a restart finds it.
 #[test]
-fn what_is_kept_says_for_whom() {
+fn a_kept_load_balancer_has_a_label_with_its_service() {
     for stops_after in 0..=5 {
         const LABELS: Labels = &[OWN, OURS, MADE, TEAM];
         // Of these ports the Service had one before.
@@ -507,7 +507,7 @@ fn what_is_kept_says_for_whom() {
 
 /// Its labels, the namespace of the Service that names it; is it adopted?
 #[test]
-fn what_is_kept_is_had_again_in_its_namespace() {
+fn a_kept_load_balancer_is_adopted_again_in_its_namespace() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
         (&[OURS, (KEEP, "default.web")][..], "default", true),
@@ -544,7 +544,7 @@ fn the_label_created_is_never_added_later() {
 }
 
 #[test]
-fn by_label_before_any_name() {
+fn a_load_balancer_is_found_by_its_label_before_any_name() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("name=front");
@@ -564,7 +564,7 @@ fn by_label_before_any_name() {
 }
 
 #[test]
-fn two_with_the_label_are_both_left_alone() {
+fn two_load_balancers_with_the_label_are_both_left_alone() {
     let mut world = World::new(Profile::CcmFromScratch);
     let label = [(SERVICE_UID, UID)];
     world.state.balancers = vec![labelled(1, "one", &label), labelled(2, "two", &label)];
@@ -595,7 +595,7 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
 
 /// Both called `kubernetes`, both with a Service `default/web`.
 #[test]
-fn two_clusters_with_one_name_get_one_each() {
+fn two_clusters_of_the_same_name_get_a_load_balancer_each() {
     let mut first = World::new(Profile::CcmFromScratch);
     first.converge();
     let mut second = World::new(Profile::CcmFromScratch);
@@ -623,7 +623,7 @@ fn two_clusters_with_one_name_get_one_each() {
 
 /// A Service that was deleted and made again keeps the address.
 #[test]
-fn a_service_made_again_gets_its_load_balancer_back() {
+fn a_recreated_service_gets_its_load_balancer_back() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("name=front");
@@ -639,7 +639,7 @@ fn a_service_made_again_gets_its_load_balancer_back() {
 }
 
 #[test]
-fn orphans_are_ours_and_their_service_is_gone() {
+fn an_orphan_is_a_load_balancer_of_ours_without_its_service() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.state.balancers = vec![
         labelled(1, "living", &[OURS, OWN]),

@@ -363,7 +363,7 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
 }
 
 #[test]
-fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
+fn the_oldest_service_that_sets_a_field_decides_about_the_whole_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     let own = "share=edge type=lb21 name=front";
@@ -399,7 +399,7 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
 }
 
 #[test]
-fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
+fn a_service_keeps_its_port_and_the_oldest_gets_a_new_one() {
     let mut cluster = Cluster::new();
     let redirect = "share=edge protocol=https http-redirect-http=true http-certificates=one";
     cluster.add("a", 3, &[443], redirect);
@@ -516,7 +516,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
 /// Its own, that of a group which others use or nobody else does, or an external one, unless its owner does not allow it
 /// any more. What is about the whole is decided by those that still ask for it.
 #[test]
-fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
+fn a_blocked_service_is_synced_in_its_role_where_it_stays() {
     for (role, other, is_right) in [
         ("", false, true),
         ("share=old", false, true),
@@ -562,7 +562,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
 }
 
 #[test]
-fn who_joins_or_leaves_is_served_at_every_moment() {
+fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "");
     cluster.add("b", 2, &[443], "");
@@ -600,7 +600,7 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
 
 /// It was creating one of its own, and stopped; then the last other Service left the group too.
 #[test]
-fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
+fn a_service_with_its_uid_on_two_load_balancers_ends_with_its_own() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.converge();
@@ -617,7 +617,7 @@ fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
 }
 
 #[test]
-fn another_namespace_shares_only_what_it_is_allowed() {
+fn another_namespace_shares_only_a_load_balancer_that_it_is_allowed_to() {
     let mut cluster = Cluster::new();
     cluster.add("infra.a", 3, &[80], "share=edge");
     cluster.add("web.b", 2, &[443], "share=infra/edge");
@@ -645,7 +645,7 @@ fn another_namespace_shares_only_what_it_is_allowed() {
 }
 
 #[test]
-fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
+fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_service_is_refused() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[1, 2, 3], "share=edge type=lb11");
     cluster.add("b", 2, &[4, 5, 6], "share=edge");
@@ -772,7 +772,7 @@ fn labels_that_terraform_removed_are_written_again() {
 }
 
 #[test]
-fn management_ends_and_begins_again_on_request() {
+fn a_service_that_is_released_and_adopted_is_managed_again() {
     let mut cluster = Cluster::new();
     for share in [None, Some("edge")] {
         cluster = Cluster::new();
@@ -825,7 +825,7 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
 
 /// Management begins again on one that others use too; then the Service wants one of its own.
 #[test]
-fn what_was_adopted_beside_others_is_left_to_them() {
+fn a_load_balancer_that_was_adopted_beside_others_is_left_to_them() {
     for uses in ["external", "share"] {
         let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
         let value = if uses == "share" { "edge" } else { "edge-lb" };
@@ -881,7 +881,7 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
 
 /// Its ports have no label any more, so nothing else says that they are to stay.
 #[test]
-fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
+fn a_released_service_is_served_when_the_others_of_its_group_are_deleted() {
     for is_deleted in [false, true] {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "share=edge");
@@ -978,7 +978,7 @@ fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
 }
 
 #[test]
-fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
+fn a_service_that_waits_for_a_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "");
@@ -1003,7 +1003,7 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
 
 /// On the new one its port would not be added, so that nothing would serve it.
 #[test]
-fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
+fn a_service_that_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
     cluster.add("a", 3, &[80], "share=edge");
     cluster.add("b", 2, &[443], "protocol=https http-certificates=one");
@@ -1071,7 +1071,7 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
 }
 
 #[test]
-fn what_is_managed_for_a_service_is_not_external() {
+fn a_load_balancer_that_is_managed_for_a_service_is_not_external() {
     for share in [None, Some("edge")] {
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[80], "");
@@ -1121,7 +1121,7 @@ const HISTORIES: u64 = 1500;
 
 /// Services come, go, join, leave, change their ports; labels are lost; the process is killed at any write.
 #[test]
-fn in_any_history_each_living_service_is_served_in_the_end_and_nothing_of_others_is_touched() {
+fn each_service_is_served_and_no_foreign_object_is_changed_after_any_history() {
     let mut writes = 0;
     for seed in 0..HISTORIES {
         let story = std::panic::catch_unwind(|| history(seed));

@@ -5,7 +5,7 @@ use ccm::hetzner::Profile;
 use ccm::provider::Reason;
 
 #[test]
-fn what_is_no_label_or_decides_something_is_refused() {
+fn an_invalid_label_or_one_that_ccm_uses_is_refused() {
     let many: String = (0..33).map(|n| format!("l{n}=1,")).collect();
     let long = format!("{}=1", "k".repeat(64));
     for (value, why) in [
@@ -31,7 +31,7 @@ fn what_is_no_label_or_decides_something_is_refused() {
 
 /// They are in the request that creates it; protection follows, as the API takes it only then.
 #[test]
-fn a_new_load_balancer_has_both() {
+fn a_new_load_balancer_has_its_labels_and_protection() {
     for profile in PROFILES {
         let mut world = World::new(profile);
         world.set("labels=example.com/team=web deletion-protection=true");
@@ -44,7 +44,7 @@ fn a_new_load_balancer_has_both() {
 
 /// Keys that are taken out stay: without a limit a tenant could add some with each change.
 #[test]
-fn a_load_balancer_gets_no_label_without_end() {
+fn a_load_balancer_gets_a_limited_number_of_labels() {
     let mut world = World::new(Profile::CcmFromScratch);
     for round in 0..10 {
         let labels: String = (0..30).map(|n| format!("l{round}-{n}=1,")).collect();

@@ -72,7 +72,7 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
         world.converge();
         assert_eq!(world.shows(80), Some(vec![]), "{about}");
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{about}");
-        let told = world.event_messages(Reason::CertificateFailed);
+        let told = world.finding_messages(Reason::CertificateFailed);
         assert_eq!(told.len(), usize::from(!is_allowed), "{about}: {told:?}");
         for why in told {
             assert!(why.contains("port 443") && why.contains(&format!("{named:?}")), "{why}");
@@ -93,7 +93,7 @@ fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_syn
         assert_eq!(world.shows(443), Some(vec![ID, 7]));
         label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
         assert_eq!(words(&world.converge()), "");
-        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
         assert!(!world.plan().outcome.is_unfinished(), "it is as it can be");
         // What is allowed follows the annotation.
         world.set("http-certificates=bought,two");
@@ -119,7 +119,7 @@ fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_syn
         world.converge();
         assert_eq!(world.shows(443), Some(vec![7]));
         // It is told of the port that names both.
-        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
     }
 }
 
@@ -152,7 +152,7 @@ fn a_managed_certificate_of_another_cluster_is_not_the_services() {
     assert_eq!(words(&world.converge()), "add_service");
     assert_eq!(world.shows(443), Some(shown), "it stays");
     assert_eq!(world.shows(8443), None);
-    assert_eq!(world.event_messages(Reason::CertificateFailed).len(), 1);
+    assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), 1);
 }
 
 const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
@@ -191,7 +191,7 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
         select(&mut world, selector);
         world.converge();
         assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
-        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
     }
     // A managed one is not taken over by its name, either; nothing else waits for it.
     let mut world = managed("example.com");
@@ -201,7 +201,7 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
     (named.status, named.domain_names) = (Some(Default::default()), vec!["example.com".into()]);
     select(&mut world, "use=services");
     assert_eq!(words(&world.converge()), "create");
-    assert_eq!((world.shows(443), world.event_messages(Reason::CertificateFailed).len()), (None, 1));
+    assert_eq!((world.shows(443), world.finding_messages(Reason::CertificateFailed).len()), (None, 1));
     select(&mut world, "");
     assert_eq!(words(&world.converge()), "edit_certificate");
 }
@@ -234,7 +234,7 @@ fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
         let made = words(&world.converge());
         assert_eq!(made.contains("create_certificate"), is_ordered, "{allowed} {domains}");
         assert_eq!(world.shows(80), Some(vec![]), "{allowed} {domains}");
-        assert_eq!(world.event_messages(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
+        assert_eq!(world.finding_messages(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
     }
     // What is shown stays when the limit comes later.
     let mut world = managed("example.com");

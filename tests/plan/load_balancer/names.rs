@@ -33,7 +33,7 @@ fn default_names_are_readable_short_and_stable() {
 }
 
 #[test]
-fn labels_say_whose_it_is_and_fit_the_rules() {
+fn labels_name_the_owner_and_are_valid() {
     let world = named(Profile::CcmFromScratch, "My Cluster!", "default", "web");
     let labels = &world.balancer().labels;
     assert_eq!(labels[SERVICE_UID], UID);

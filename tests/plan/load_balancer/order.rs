@@ -10,7 +10,7 @@ use ccm::hetzner::load_balancers::{PrivateNet, SERVICE_UID, Subnet, Target};
 use ccm::provider::{AddressKind, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
 #[test]
-fn everything_at_once_comes_in_the_order_of_the_specification() {
+fn all_changes_at_once_are_made_in_the_order_of_the_specification() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.service.ports = vec![port("a", 80), port("b", 81)];
     world.set("use-private-ip=true private-ipv4=10.0.0.5");
@@ -28,7 +28,7 @@ fn everything_at_once_comes_in_the_order_of_the_specification() {
 }
 
 #[test]
-fn the_public_interface_goes_off_and_the_type_gets_smaller_last() {
+fn the_public_interface_is_disabled_and_the_type_reduced_last() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.set("type=lb21");
     world.converge();
@@ -39,7 +39,7 @@ fn the_public_interface_goes_off_and_the_type_gets_smaller_last() {
 }
 
 #[test]
-fn new_targets_come_before_old_ones_go() {
+fn new_targets_are_added_before_old_ones_are_removed() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(4);
     world.converge();
@@ -57,7 +57,7 @@ fn new_targets_come_before_old_ones_go() {
 }
 
 #[test]
-fn at_the_limit_one_goes_for_each_that_comes() {
+fn one_target_is_removed_for_each_new_one_at_the_limit() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(24);
     world.converge();
@@ -67,14 +67,14 @@ fn at_the_limit_one_goes_for_each_that_comes() {
 }
 
 #[test]
-fn those_that_are_targets_already_stay_and_then_names_decide() {
+fn present_targets_stay_at_the_limit_and_then_names_decide() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = nodes(30).split_off(10);
     world.converge();
     let own = selector_target("somebody=else", Some(&[0]));
     world.balancer_mut().targets.push(own);
     world.nodes = nodes(30);
-    let message = world.event_messages(Reason::MaxTargetsReached).remove(0);
+    let message = world.finding_messages(Reason::MaxTargetsReached).remove(0);
     let named = "worker-05, worker-06, worker-07, worker-08, worker-09 and 1 more:";
     assert!(message.contains(named), "{message}");
     world.converge();
@@ -88,7 +88,7 @@ fn those_that_are_targets_already_stay_and_then_names_decide() {
 }
 
 #[test]
-fn a_new_one_is_one_call_with_everything() {
+fn a_new_load_balancer_is_created_with_everything_in_one_call() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.nodes = nodes(20);
     world.service.ports = (1..=5).map(|n| port(&format!("p{n}"), n)).collect();
@@ -145,7 +145,7 @@ fn another_network_is_left_for_the_configured_one() {
 }
 
 #[test]
-fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
+fn only_a_port_a_target_or_a_name_may_fail_alone() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.converge();
     world.service.ports = vec![port("a", 81)];
@@ -183,7 +183,7 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
 
 /// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
 #[test]
-fn no_target_goes_that_could_not_come_back_by_its_public_address() {
+fn no_target_is_removed_that_could_not_be_added_again_by_its_public_address() {
     let private = "use-private-ip=true disable-public-network=true";
     // What is left of both annotations, and nodes → is there an obstacle?
     for (left, nodes, is_refused) in [
@@ -327,7 +327,7 @@ fn only_servers_that_exist_are_targets() {
 
 /// What the API would refuse when it came to it is said before anything is paid for, or detached.
 #[test]
-fn where_it_can_not_be_attached_is_said_before() {
+fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
     let subnet = |range: &str, kind: &str, zone: &str| Subnet {
         kind: kind.into(),
         ip_range: range.parse().unwrap(),
@@ -386,7 +386,7 @@ fn where_it_can_not_be_attached_is_said_before() {
 }
 
 #[test]
-fn a_location_in_which_the_type_is_not_sold_is_told() {
+fn a_location_in_which_the_type_is_not_sold_is_reported() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("location=mars");
     let message = world.obstacle();

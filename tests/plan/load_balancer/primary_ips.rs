@@ -34,7 +34,7 @@ fn asked(world: &World) -> Ids {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn one_is_named_by_id_name_or_address() {
+fn a_primary_ip_is_named_by_id_name_or_address() {
     let cases = [
         ("public-net-ipv4=41", "", (Some(41), None)),
         ("public-net-ipv4=kept", "", (Some(41), None)),
@@ -66,7 +66,7 @@ fn one_is_named_by_id_name_or_address() {
 }
 
 #[test]
-fn upstream_knows_ids_only() {
+fn a_primary_ip_is_named_by_its_id_only_in_the_other_profile() {
     for (value, is_id) in [("41", true), ("kept", false), ("198.51.100.41", false)] {
         let mut world = world(Profile::Hcloud);
         world.set_one("public-net-ipv4", value);
@@ -79,7 +79,7 @@ fn upstream_knows_ids_only() {
 
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
+fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(&str, Make, &[&str])] = &[
         ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
@@ -128,7 +128,7 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn it_says_where_when_nobody_else_does() {
+fn a_primary_ip_decides_the_location_when_nothing_else_does() {
     for profile in PROFILES {
         for (place, expected) in [
             ("location=", "nbg1"),
@@ -211,7 +211,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
 
 /// Of a load balancer that is there: what it has is not taken away.
 #[test]
-fn one_that_is_deleted_with_its_load_balancer_is_reported() {
+fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept type=lb11");
     world.converge();
@@ -225,7 +225,7 @@ fn one_that_is_deleted_with_its_load_balancer_is_reported() {
 
 /// Tenants read the messages: what they do not name they do not learn.
 #[test]
-fn only_nearly_the_same_name_is_named() {
+fn only_a_primary_ip_with_a_similar_name_is_suggested() {
     for (typed, near) in [
         ("kepd", "; did you mean kept?"),
         ("fat", "; did you mean far?"),
@@ -280,7 +280,7 @@ fn services_claim_only_what_the_selector_selects() {
             (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
             (false, None) => {
                 assert_eq!(asked(&world), (None, None), "{about}");
-                let told = world.event_messages(Reason::FieldIgnored).remove(0);
+                let told = world.finding_messages(Reason::FieldIgnored).remove(0);
                 assert!(told.contains(&format!("that Services may claim (environment {SELECTOR})")), "{told}");
             }
             // As if it were not there: not even what it is.
@@ -311,7 +311,7 @@ fn the_selector_is_about_claims_alone() {
 
 /// Without the list nobody knows what is free.
 #[test]
-fn nothing_is_made_before_they_were_read() {
+fn no_load_balancer_is_created_before_primary_ips_were_read() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept");
     world.state.primary_ips = None;
@@ -322,16 +322,16 @@ fn nothing_is_made_before_they_were_read() {
 
 /// One wish, one warning: before it is made, and afterwards.
 #[test]
-fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
+fn an_address_that_is_not_honoured_is_reported_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.load_balancer_ip = "192.0.2.1".into();
-    let before = world.event_messages(Reason::FieldIgnored);
+    let before = world.finding_messages(Reason::FieldIgnored);
     assert_eq!(before.len(), 1);
     let says = "192.0.2.1 is not honoured";
     assert!(before[0].contains(says), "{before:?}");
     world.converge();
-    assert_eq!(world.event_messages(Reason::FieldIgnored), before);
+    assert_eq!(world.finding_messages(Reason::FieldIgnored), before);
     // The daemon reads no Primary IPs then.
     world.state.primary_ips = None;
-    assert_eq!(world.event_messages(Reason::FieldIgnored), before);
+    assert_eq!(world.finding_messages(Reason::FieldIgnored), before);
 }

@@ -239,7 +239,7 @@ fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
 }
 
 #[test]
-fn changes_lead_to_what_is_wanted_and_no_further() {
+fn changes_lead_to_the_wanted_state_and_no_further() {
     let (mut settled, mut refused, mut written, mut waited) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
@@ -301,7 +301,7 @@ fn settle_one_by_one(world: &mut World) {
 
 /// Killed after any write and started again, the end is the same.
 #[test]
-fn wherever_it_is_cut_off_the_end_is_the_same() {
+fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
     for seed in 0..SEEDS / 4 {
         let mut random = Random::new(seed);
         let mut whole = world(&mut random);
@@ -440,7 +440,7 @@ fn requests(plan: &LoadBalancerPlan) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_plan_rests_on_is_stated_before_it_is_made() {
+fn a_plan_states_its_needs_before_it_is_made() {
     let (mut with_servers, mut with_services, mut with_none) = (0, 0, 0);
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);

@@ -14,7 +14,7 @@ const PRIVATE: &str = "10.0.0.2";
 type Case<'a> = (&'a str, bool, &'a [&'a str], &'a str);
 
 #[test]
-fn addresses_in_their_order_and_mode() {
+fn the_addresses_in_the_status_have_their_order_and_mode() {
     #[rustfmt::skip] // A case is a line.
     let cases: &[Case] = &[
         ("", false, &[V4, V6], "VIP"),
@@ -57,7 +57,7 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
 
 /// A proxy protocol that was set by hand, and that upstream's profile leaves, counts too.
 #[test]
-fn a_proxy_protocol_that_stays_is_said() {
+fn a_proxy_protocol_that_stays_is_reported() {
     let mut world = World::new(Profile::Hcloud);
     world.converge();
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
@@ -66,7 +66,7 @@ fn a_proxy_protocol_that_stays_is_said() {
 }
 
 #[test]
-fn people_read_nodes_and_their_health() {
+fn the_health_of_targets_is_shown_by_node() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.converge();
     for target in &mut world.balancer_mut().targets {
@@ -193,7 +193,7 @@ fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
 }
 
 #[test]
-fn nodes_that_are_not_ours_are_told_and_no_targets() {
+fn nodes_that_are_not_ours_are_reported_and_are_no_targets() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes[0].provider_id = ProviderId::Foreign;
     world.nodes[1].provider_id = ProviderId::Unknown("no number".into());

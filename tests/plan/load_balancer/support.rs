@@ -280,7 +280,7 @@ impl World {
     }
 
     /// The messages of the findings that have this reason.
-    pub fn told(&self, reason: Reason) -> Vec<String> {
+    pub fn finding_messages(&self, reason: Reason) -> Vec<String> {
         let findings = self.plan().findings.into_iter();
         let told = findings.filter(|one| one.reason == reason);
         told.map(|one| one.message).collect()

@@ -245,7 +245,7 @@ fn guest_leaves(mut cluster: Cluster, was_last: bool) {
 }
 
 #[test]
-fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
+fn an_external_load_balancer_has_the_targets_that_any_of_its_services_asks_for() {
     let mut cluster = Cluster::new();
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
@@ -268,7 +268,7 @@ fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
 }
 
 #[test]
-fn on_an_external_one_present_targets_are_reached_as_they_were() {
+fn present_targets_of_an_external_load_balancer_are_reached_as_they_were() {
     let mut cluster = Cluster::new();
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();

@@ -119,7 +119,7 @@ fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
 
 /// What load balancers use, then the newest; never another cluster's, or a managed one.
 #[test]
-fn of_several_that_were_uploaded_before_one_is_certain() {
+fn one_of_several_uploaded_certificates_is_chosen_for_certain() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     for digit in ["a", "b", "c"] {
         holds(&mut world, "web-tls", digit);
@@ -148,7 +148,7 @@ fn of_several_that_were_uploaded_before_one_is_certain() {
 
 /// Its name has a hash of the identity under which it was uploaded.
 #[test]
-fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
+fn a_certificate_that_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_again() {
     for profile in PROFILES {
         let mut world = world(profile, WEB_TLS);
         world.cluster.uid = "cluster-0".into();
@@ -171,7 +171,7 @@ fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
 }
 
 #[test]
-fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
+fn a_certificate_that_hetzner_does_not_accept_is_reported_and_not_sent() {
     let good = TlsPair { digest: "a".repeat(64), ..TlsPair::default() };
     let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
     #[rustfmt::skip] // A case is a line.
@@ -188,7 +188,7 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
         put(&mut world, "web-tls", pair.clone());
         let plan = world.plan();
         assert_eq!(plan.claims.len(), usize::from(is_taken), "{pair:?}");
-        let failed = world.event_messages(Reason::CertificateFailed);
+        let failed = world.finding_messages(Reason::CertificateFailed);
         assert_eq!(failed.len(), usize::from(!is_taken), "{pair:?}");
     }
 }
@@ -211,7 +211,7 @@ fn certificates_of_a_port_are_named_once() {
 }
 
 #[test]
-fn nothing_of_the_key_is_in_a_plan() {
+fn no_part_of_the_key_is_in_a_plan() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
     holds(&mut world, "web-tls", "a");
     let plan = world.plan();
@@ -225,7 +225,7 @@ fn nothing_of_the_key_is_in_a_plan() {
 
 /// What a managed certificate with the name of the upload, or one without our labels, would do to the port.
 #[test]
-fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
+fn a_certificate_with_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     type Spoil = fn(&mut Certificate);
     #[rustfmt::skip] // A case is a line.
     let spoils: [Spoil; 4] = [
@@ -265,7 +265,7 @@ fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
 /// As older versions named them: an upgrade uploads nothing.
 #[rustfmt::skip] // A case is a line.
 #[test]
-fn names_of_uploads_stay() {
+fn the_names_of_uploads_are_stable() {
     let digest = "a".repeat(20);
     for (secret, name) in [
         ("web-tls", format!("ccm-default-web-tls-7db06e22{digest}")),

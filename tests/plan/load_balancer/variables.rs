@@ -58,7 +58,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_is_read_and_a_bad_value_is_an_error_at_the_start() {
+fn each_variable_is_read_and_a_bad_value_is_an_error_at_the_start() {
     for (name, good, bad, says) in CASES {
         let parsed = read(&[(name, good)]);
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
@@ -92,7 +92,7 @@ fn every_row_has_a_case() {
 }
 
 #[test]
-fn a_location_and_a_zone_are_too_much() {
+fn a_location_and_a_zone_together_are_an_error() {
     let problems = read(&[("LOCATION", "fsn1"), ("NETWORK_ZONE", "eu-central")]).problems;
     let [problem] = problems.as_slice() else {
         panic!("{problems:?}");

@@ -70,7 +70,7 @@ fn random_destination(random: &mut Random) -> String {
 }
 
 #[test]
-fn whatever_the_network_holds() {
+fn a_plan_keeps_all_rules_whatever_routes_the_network_has() {
     let mut deletes = 0;
     for seed in 0..20_000 {
         let mut random = Random::new(seed);

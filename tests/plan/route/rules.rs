@@ -48,7 +48,7 @@ fn deletions_come_first_and_a_route_is_replaced_at_once() {
 }
 
 #[test]
-fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
+fn one_of_two_nodes_with_the_same_pods_gets_the_route() {
     // Who has it keeps it; else who stays; else the first by name.
     for (routes, b_is_going, winner) in [
         (&[][..], false, "b"),
@@ -77,7 +77,7 @@ fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn a_destination_that_the_network_can_t_have_is_told_and_not_tried() {
+fn a_destination_that_the_network_cannot_have_is_reported_and_not_tried() {
     // Routes there, pods of node b, part of why.
     let cases: [(&[&str], &str, &str); 3] = [
         (&[], "10.0.0.128/25", "overlaps subnet 10.0.0.0/24"),
@@ -113,7 +113,7 @@ fn a_stale_route_gives_way_to_pods_of_the_same_addresses() {
 
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn pods_outside_of_the_cluster_s_cidrs() {
+fn pods_outside_of_the_cluster_s_cidrs_get_no_route() {
     // Pods of node b → its condition, what is told.
     let cases: [(&str, Option<bool>, &[&str]); 8] = [
         ("10.245.1.0/24", None, &["ClusterCIDRMisconfigured"]),
@@ -281,7 +281,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
 /// can need them: one server alone is no cluster, and who had its routes here before is at home.
 #[test]
 #[rustfmt::skip] // A case is a line.
-fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
+fn a_route_that_an_older_cluster_left_blocks_only_its_own_destination() {
     const OURS: &[&str] = &["False", "RouteCreated"];
     const CILIUM: &[&str] = &["False", "CiliumIsUp"];
     // Nodes; left over, and servers; what nodes say; who has a route in the end, and who is marked.

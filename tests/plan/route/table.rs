@@ -73,7 +73,7 @@ fn cell(row: Option<&Row>) -> String {
 }
 
 #[test]
-fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
+fn every_state_of_a_route_a_node_and_its_server_has_its_plan() {
     let mut table = String::new();
     for (state, make) in STATES {
         for (gateway, ip) in GATEWAYS {
@@ -108,7 +108,7 @@ fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
 
 /// Each world without node `a`: nothing says that these servers and this network are the cluster's.
 #[test]
-fn without_a_node_in_the_network_nothing_is_deleted_and_nobody_is_marked() {
+fn no_route_is_deleted_and_no_node_marked_without_a_node_in_the_network() {
     for (state, make) in STATES {
         for (gateway, ip) in GATEWAYS.into_iter().filter(|(_, ip)| !ip.is_empty()) {
             let mut world = World::new("10.244.0.0/16", &[&format!("{PODS} {ip}")]);

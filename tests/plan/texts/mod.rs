@@ -43,7 +43,7 @@ const OF_OTHERS: &[(&str, &[&str])] = &[
 static TREE: LazyLock<Tree> = LazyLock::new(Tree::read);
 
 #[test]
-fn what_a_text_names_exists() {
+fn every_name_in_a_text_exists() {
     // Each name with the first place that has it.
     let mut named: BTreeMap<Name, String> = BTreeMap::new();
     for text in &TREE.texts {

@@ -92,7 +92,7 @@ fn base64(pem: &str) -> Value {
 }
 
 #[test]
-fn files() {
+fn unreadable_kubeconfig_files_are_explained() {
     let world = World::new();
     let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| {
         text + &format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}, *a{0}]\n", n - 1)
@@ -144,7 +144,7 @@ fn files() {
 }
 
 #[test]
-fn a_context_without_a_kubeconfig() {
+fn a_context_without_a_kubeconfig_is_an_error() {
     let world = World::new();
     let pod: &[_] = &[("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
     let context: &[_] = &["--context", "prod"];
@@ -167,7 +167,7 @@ fn a_context_without_a_kubeconfig() {
 }
 
 #[test]
-fn lists_and_contexts() {
+fn wrong_lists_and_contexts_are_explained() {
     let world = World::new();
     let good = world.config();
     let token = json!(world.token);
@@ -215,7 +215,7 @@ fn lists_and_contexts() {
 }
 
 #[test]
-fn clusters() {
+fn wrong_clusters_are_explained() {
     let world = World::new();
     let stranger = Authority::new("stranger").unwrap();
     #[rustfmt::skip]
@@ -261,7 +261,7 @@ fn clusters() {
 }
 
 #[test]
-fn users_with_a_token() {
+fn wrong_users_with_a_token_are_explained() {
     let world = World::new();
     world.write("empty", " \n");
     world.write("spaced", "two words");
@@ -314,7 +314,7 @@ fn users_with_a_token() {
 }
 
 #[test]
-fn users_with_a_certificate() {
+fn wrong_users_with_a_certificate_are_explained() {
     let world = World::new();
     let subject = Subject { user: "ccm".into(), group: None };
     let client = |validity| world.sandbox.authority().client(&subject, validity).unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 #[test]
-fn good_ones_work() {
+fn every_form_of_a_good_kubeconfig_works() {
     let world = World::new();
     let authority_in_file = |name: &str| {
         let mut config = world.config();

@@ -30,7 +30,7 @@ fn config(world: &World, certificate: &str, key: &str) -> String {
 }
 
 #[test]
-fn kinds_that_clusters_sign() {
+fn keys_of_the_kinds_that_clusters_sign_are_read() {
     let world = World::new();
     let subject = Subject { user: "ccm".into(), group: None };
     for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
@@ -44,7 +44,7 @@ fn kinds_that_clusters_sign() {
 
 /// How to make the key, how to bring it into another form, and what is said about it; nothing: it works.
 #[test]
-fn kinds_that_people_make() {
+fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
     const KIND: &str = "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, \
                         ECDSA P-256 and P-384, and Ed25519";
     const ENCRYPTED: &str = "is encrypted; give one that is not (openssl pkey -in FILE)";
@@ -98,7 +98,7 @@ fn kinds_that_people_make() {
 
 /// A key is taken apart bit by bit: each is refused or works, and none is printed.
 #[test]
-fn damaged_keys_and_certificates() {
+fn damaged_keys_and_certificates_are_explained() {
     let world = World::new();
     let secrets = world.secrets();
     let damage = |pem: &str, at: usize| {

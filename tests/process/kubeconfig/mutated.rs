@@ -73,7 +73,7 @@ fn slipped(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn slips_are_read_without_harm() {
+fn a_mutated_kubeconfig_is_read_without_a_panic() {
     let world = World::new();
     let secrets = world.secrets();
     for seed in chosen(0..READ) {
@@ -88,7 +88,7 @@ fn slips_are_read_without_harm() {
 }
 
 #[test]
-fn slips_are_run_without_harm() {
+fn a_mutated_kubeconfig_is_run_without_a_panic() {
     let world = World::new();
     world.plugin("plugin", "client.authentication.k8s.io/v1", json!({"token": world.token}));
     let secrets = world.secrets();
@@ -111,7 +111,7 @@ fn slips_are_run_without_harm() {
 
 /// What a credential plugin prints, with slips in it.
 #[test]
-fn slips_of_a_plugin_do_no_harm() {
+fn a_mutated_answer_of_a_plugin_causes_no_panic() {
     let world = World::new();
     let secrets = world.secrets();
     let good = json!({

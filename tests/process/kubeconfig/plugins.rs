@@ -60,7 +60,7 @@ fn with_field(field: &str, value: Value) -> Value {
 }
 
 #[test]
-fn those_that_work() {
+fn plugins_that_work_are_used() {
     let world = World::new();
     let certificate = json!({
         "clientCertificateData": world.identity.certificate_pem,
@@ -114,7 +114,7 @@ fn those_that_work() {
 
 /// As in kubectl: whoever has something in the kubeconfig itself does not ask a program.
 #[test]
-fn it_is_not_run_when_there_is_something_better() {
+fn a_plugin_is_not_run_when_the_kubeconfig_has_other_credentials() {
     let world = World::new();
     world.script("plugin", "exit 1");
     world.sandbox.cluster().add_password("ccm", "a-password");
@@ -133,7 +133,7 @@ fn it_is_not_run_when_there_is_something_better() {
 }
 
 #[test]
-fn what_it_is_told() {
+fn a_plugin_gets_its_documented_environment() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     world.plugin("credential", V1, json!({"token": world.token}));
@@ -180,7 +180,7 @@ fn what_it_is_told() {
 
 /// The project's token is none of the cluster's business; what the kubeconfig itself names is.
 #[test]
-fn it_is_given_nothing_of_the_cloud() {
+fn a_plugin_gets_no_variable_of_the_cloud() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     world.plugin("credential", V1, json!({"token": world.token}));
@@ -202,7 +202,7 @@ fn it_is_given_nothing_of_the_cloud() {
 }
 
 #[test]
-fn it_is_run_once_and_once_more_after_a_401() {
+fn a_plugin_is_run_once_and_again_after_a_401() {
     let world = World::new();
     let folder = world.folder().display().to_string();
     let config = world.write("config", yaml(&world.with_exec(exec("./plugin"))));
@@ -240,7 +240,7 @@ fn it_is_run_once_and_once_more_after_a_401() {
 }
 
 #[test]
-fn wrong_fields() {
+fn wrong_fields_of_a_plugin_are_explained() {
     let world = World::new();
     world.script("plugin", "exit 1");
     world.write("data", "no program");
@@ -296,7 +296,7 @@ fn wrong_fields() {
 
 /// A log keeps nothing of it: it may hold a secret.
 #[test]
-fn what_it_says_on_its_standard_error_is_read_at_a_terminal_alone() {
+fn the_standard_error_of_a_plugin_is_shown_only_at_a_terminal() {
     let world = World::new();
     let config = yaml(&world.with_exec(exec("./plugin")));
     world.script("plugin", "echo log in first >&2; exit 1");
@@ -307,7 +307,7 @@ fn what_it_says_on_its_standard_error_is_read_at_a_terminal_alone() {
 }
 
 #[test]
-fn those_that_fail() {
+fn plugins_that_fail_are_explained() {
     let world = World::new();
     let token = &world.token;
     let print = |text: &str| format!("cat <<'END'\n{text}\nEND");

@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 #[test]
-fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
+fn an_untrusted_server_is_reported_and_gets_no_call() {
     let world = World::new();
     let authority = Authority::new("another").unwrap();
     let here = &["127.0.0.1"][..];
@@ -70,7 +70,7 @@ fn a_server_with_another_name_is_reached_under_it() {
 
 /// The proxy resolves what only it knows, and TLS goes through it to the API server: its name is looked at there.
 #[test]
-fn a_server_behind_a_proxy() {
+fn a_server_behind_a_proxy_is_reached_through_it() {
     const LOGIN: (&str, &str) = ("somebody", "s3cret-of-the-proxy");
     let world = World::new();
     let here = world.sandbox.address(Half::Kubernetes);
@@ -128,7 +128,7 @@ fn serve(
 }
 
 #[test]
-fn a_server_without_tls_is_told() {
+fn a_server_without_tls_is_reported() {
     let world = World::new();
     let url = without_tls().replace("http", "https");
     let mut config = world.config();

@@ -108,7 +108,7 @@ fn the_exposition_is_one_that_prometheus_reads() {
 }
 
 #[test]
-fn turned_off_it_is_not_there_and_the_probes_are() {
+fn metrics_that_are_turned_off_leave_the_probes() {
     let sandbox = socket_cluster(0);
     for (value, status) in [("false", "404"), ("", "200"), ("true", "200")] {
         let env = with(env(&sandbox), &[("HCLOUD_METRICS_ENABLED", value)]);
@@ -121,7 +121,7 @@ fn turned_off_it_is_not_there_and_the_probes_are() {
 }
 
 #[test]
-fn a_standby_is_measured_too() {
+fn a_standby_has_metrics_too() {
     let sandbox = socket_cluster(1);
     let leader = Watched::start(&env(&sandbox), &[]);
     wait_until("a leader", || leader.scrape().get("ccm_leader") == Some(&1.0));

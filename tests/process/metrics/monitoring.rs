@@ -63,7 +63,7 @@ fn every_alert_has_its_runbook() {
 
 /// Names, labels and their values: an alert on a word that nobody says never fires.
 #[test]
-fn every_alert_and_panel_asks_for_what_there_is() {
+fn every_alert_and_panel_uses_an_existing_metric() {
     let alerts: Value = serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap();
     let dashboard: Value = serde_json::from_str(&monitoring("dashboard.json")).unwrap();
     let mut used = BTreeSet::new();

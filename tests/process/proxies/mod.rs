@@ -78,7 +78,7 @@ fn scheme(speaks: Speaks) -> &'static str {
 
 /// Both APIs, each through its own proxy, with a login; then the same proxies the other way round.
 #[test]
-fn a_whole_pass_goes_through_them() {
+fn a_whole_pass_goes_through_the_proxies() {
     use Speaks::{Connect, Socks5};
     for (of_hetzner, of_kubernetes) in [(Connect, Socks5), (Socks5, Connect)] {
         let world = World::new();
@@ -124,7 +124,7 @@ fn a_whole_pass_goes_through_them() {
 
 /// What `NO_PROXY` covers is gone to straight; its name resolves nowhere, which is how that is seen.
 #[test]
-fn no_proxy_goes_around_them() {
+fn addresses_in_no_proxy_bypass_the_proxies() {
     let world = World::new();
     let proxy = Proxy::start(Speaks::Connect, Answers::ByConnecting, None, &world.names());
     let url = format!("http://{}", proxy.address());

@@ -183,7 +183,7 @@ fn status_of(identity: &Identity) -> Value {
 
 /// Also the service account's, which the kubelet swaps like this.
 #[test]
-fn a_token_file() {
+fn a_new_token_in_the_file_is_used() {
     let mut world = World::new();
     let [first, second, third] = ["first", "second", "third"].map(|name| world.token(name));
     world.swap("1", &[("token", &first)]);
@@ -213,7 +213,7 @@ fn a_token_file() {
 }
 
 #[test]
-fn the_token_file_of_the_cloud() {
+fn a_new_token_of_the_cloud_in_the_file_is_used() {
     let mut world = World::new();
     world.swap("1", &[("hcloud", &world.sandbox.projects().token)]);
     let path = world.path("hcloud").display().to_string();
@@ -236,7 +236,7 @@ fn the_token_file_of_the_cloud() {
 
 /// Something that is no token takes the place of one: that is told once, with the reason.
 #[test]
-fn a_token_file_that_became_unusable() {
+fn an_unusable_token_file_leaves_the_old_token_in_use() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.write("token", &first);
@@ -263,7 +263,7 @@ fn a_token_file_that_became_unusable() {
 }
 
 #[test]
-fn a_client_certificate_in_files() {
+fn a_new_client_certificate_in_the_files_is_used() {
     let mut world = World::new();
     let [first, second, third] =
         ["first", "second", "third"].map(|name| world.identity(name, world.sandbox.authority()));
@@ -292,7 +292,7 @@ fn a_client_certificate_in_files() {
 
 /// The authority of the clients is replaced: the old certificate is refused from one call to the next.
 #[test]
-fn a_client_certificate_that_is_refused() {
+fn a_refused_client_certificate_is_read_again() {
     let mut world = World::new();
     let first = world.identity("first", world.sandbox.authority());
     world.swap("1", &pair(&first));
@@ -307,7 +307,7 @@ fn a_client_certificate_that_is_refused() {
 }
 
 #[test]
-fn the_authority_of_the_server() {
+fn a_new_authority_of_the_server_is_trusted() {
     let mut world = World::new();
     let token = world.token("first");
     world.start(Login::Token(token));

@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_token_of_a_plugin() {
+fn a_refused_token_of_a_plugin_is_renewed() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.answer(json!({"token": first}));
@@ -27,7 +27,7 @@ fn a_token_of_a_plugin() {
 }
 
 #[test]
-fn a_token_of_a_plugin_that_ends() {
+fn a_token_of_a_plugin_is_renewed_before_it_expires() {
     let mut world = World::new();
     let token = world.token("first");
     let config = world.plugin();
@@ -51,7 +51,7 @@ fn a_token_of_a_plugin_that_ends() {
 }
 
 #[test]
-fn a_certificate_of_a_plugin() {
+fn a_certificate_of_a_plugin_is_renewed() {
     let mut world = World::new();
     let first = world.identity("first", world.sandbox.authority());
     world.answer(status_of(&first));
@@ -69,7 +69,7 @@ fn a_certificate_of_a_plugin() {
 
 /// The program breaks, what it gave is refused, and it works again: nothing is left of it.
 #[test]
-fn a_plugin_that_fails_for_a_while() {
+fn a_plugin_that_fails_for_a_while_is_tried_again() {
     let mut world = World::new();
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.answer(json!({"token": first}));

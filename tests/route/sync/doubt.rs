@@ -168,7 +168,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
 
 /// A server of an older cluster is still there, and so is the route to it.
 #[test]
-fn one_route_that_was_left_gives_way_when_the_others_are_there() {
+fn one_left_over_route_is_replaced_when_the_others_exist() {
     let world = World::synced(3);
     for n in 1..=3 {
         world.delete_route(&format!("10.244.{n}.0/24"));
@@ -190,7 +190,7 @@ fn one_route_that_was_left_gives_way_when_the_others_are_there() {
 
 /// They may be another cluster's, so a person decides; who waits for long is not called reachable.
 #[test]
-fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
+fn several_left_over_routes_block_and_mark_only_their_own_nodes() {
     let world = World::new(3);
     for n in 1..=2 {
         bystander(&world, &format!("old-{n}"), &format!("10.244.{n}.0/24"));
@@ -221,7 +221,7 @@ fn bystander(world: &World, name: &str, destination: &str) {
 
 /// Who starts anew has not seen a node go: the server may be somebody's router.
 #[test]
-fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
+fn a_route_to_a_server_without_a_node_is_reported_and_left() {
     let world = World::synced(2);
     world.delete_node("worker-2");
     let stale = format!("10.244.2.0/24 {}", world.ip("worker-2"));

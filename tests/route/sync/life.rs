@@ -22,7 +22,7 @@ fn add_theirs(world: &World) {
 }
 
 #[test]
-fn each_node_gets_its_route_and_says_so() {
+fn each_node_gets_its_route_and_its_condition() {
     common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let world = World::new(3);
         add_theirs(&world);
@@ -51,7 +51,7 @@ fn each_node_gets_its_route_and_says_so() {
 }
 
 #[test]
-fn what_somebody_breaks_is_mended() {
+fn a_route_that_somebody_breaks_is_repaired() {
     // In one cluster each they need not wait for each other: a comparison comes every five minutes.
     let cases: [fn(&World); 4] = [
         |world| world.delete_route("10.244.1.0/24"),
@@ -85,7 +85,7 @@ fn a_condition_that_somebody_changes_is_set_again() {
 }
 
 #[test]
-fn a_route_goes_with_its_node() {
+fn a_route_is_deleted_with_its_node() {
     let world = World::synced(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
@@ -127,7 +127,7 @@ fn a_node_made_anew_with_the_same_pods_gets_the_route() {
 }
 
 #[test]
-fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
+fn a_node_that_is_not_attached_is_reported_and_the_others_are_synced() {
     let world = World::new(1);
     world.join("worker-2", "10.244.2.0/24");
     let id = world.server_id("worker-2");
@@ -152,7 +152,7 @@ fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
 }
 
 #[test]
-fn pods_of_both_families_get_the_route_that_there_is() {
+fn a_dual_stack_node_gets_its_ipv4_route() {
     let world = World::new(1);
     world.join("worker-2", "10.244.2.0/24,fd00:10:244:2::/64");
     world.join("worker-3", "fd00:10:244:3::/64,10.244.3.0/24");
@@ -165,7 +165,7 @@ fn pods_of_both_families_get_the_route_that_there_is() {
 
 /// kube-controller-manager gives a node its pods' addresses after it has registered.
 #[test]
-fn addresses_of_pods_that_come_late_are_seen() {
+fn a_node_that_gets_its_pod_cidr_late_gets_its_route() {
     let world = World::synced(1);
     world.join("worker-2", "");
     // Nobody else reads nodes: no table shows it.
@@ -212,7 +212,7 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
 }
 
 #[test]
-fn one_pass_of_cron_does_it_all() {
+fn one_pass_of_cron_makes_all_routes() {
     for profile in PROFILES {
         let world = World::over_sockets(3);
         world.once(&[CIDR, profile]).with_code(0);

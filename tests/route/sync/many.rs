@@ -36,7 +36,7 @@ fn conditions_that_differ_are_set_at_the_same_time() {
 }
 
 #[test]
-fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
+fn a_route_above_the_limit_is_reported_and_all_others_stay() {
     let world = World::new(90);
     for n in 0..10 {
         world.set_route(&format!("10.99.{n}.0/24"), NOBODY);

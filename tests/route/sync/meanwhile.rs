@@ -67,7 +67,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
 
 /// A pass that goes on for long looks again, at the servers too; whatever lists its settings allow.
 #[test]
-fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
+fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
     let world = World::synced(2);
     for n in 100..106 {
         world.set_route(&format!("10.244.{n}.0/24"), NOBODY);
@@ -99,7 +99,7 @@ fn a_route_that_is_gone_before_it_is_replaced_is_added() {
 
 /// The look after a refusal shows more to do.
 #[test]
-fn what_went_missing_during_the_pass_is_added_by_it() {
+fn a_route_that_is_deleted_during_the_pass_is_added_by_it() {
     let world = World::synced(2);
     world.delete_route("10.244.1.0/24");
     let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.2.0/24"));
@@ -138,7 +138,7 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
 
 /// Whatever of it was made.
 #[test]
-fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
+fn a_replacement_that_was_interrupted_is_completed_by_the_next_sync() {
     for path in [ADD, DELETE] {
         let world = World::synced(2);
         world.set_route("10.244.1.0/24", NOBODY);
@@ -151,7 +151,7 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
 
 /// Nothing reaches the pods meanwhile: it is tried again as any failure is, and not as late as a pass comes.
 #[test]
-fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
+fn a_replacement_that_was_interrupted_does_not_wait_for_its_period() {
     let world = World::synced(2);
     let apis = apis(&world);
     let mut routes = controller(Duration::from_secs(10), LONG);

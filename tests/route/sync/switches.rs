@@ -7,7 +7,7 @@ const ENABLED: &str = "HCLOUD_NETWORK_ROUTES_ENABLED";
 const BOTH: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
 #[test]
-fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
+fn nodes_are_synced_and_the_network_is_left_alone_without_routes() {
     // Variable, flags, how often the log warns of it.
     let cases: Vec<(&str, &[&str], usize)> = vec![
         ("false", &[CIDR], 0),
@@ -37,7 +37,7 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
 }
 
 #[test]
-fn without_a_network_there_is_one_warning_where_somebody_may_wait() {
+fn a_missing_network_is_one_warning_where_routes_were_requested() {
     for (flags, warnings) in [(&[][..], 0), (&[CIDR][..], 1)] {
         let sandbox = common::simulated_cluster(1);
         let daemon = Daemon::start(&common::env(&sandbox), flags);
@@ -57,7 +57,7 @@ fn a_dual_stack_cluster_of_the_other_profile_has_routes_when_it_says_so() {
 }
 
 #[test]
-fn commands_say_what_is_missing() {
+fn route_commands_name_a_missing_setting() {
     let world = World::new(1);
     // Variables, flags, a part of the error.
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);

@@ -43,7 +43,7 @@ fn a_network_that_is_locked_for_long_is_tried_again() {
 }
 
 #[test]
-fn a_change_that_fails_is_told_and_tried_again() {
+fn a_change_that_fails_is_reported_and_tried_again() {
     let world = World::new(2);
     let cloud = world.cloud();
     cloud.fail_next_action("add_route", "action_failed", "it did not work out");
@@ -57,7 +57,7 @@ fn a_change_that_fails_is_told_and_tried_again() {
 
 /// What the cloud refuses for one node does not keep the others from their routes, and is not hammered.
 #[test]
-fn a_route_that_is_refused_is_told_of_its_node() {
+fn a_refused_route_is_reported_about_its_node() {
     let world = World::new(2);
     world.join("worker-3", "10.244.3.0/24");
     let refuse = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
@@ -130,7 +130,7 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
 
 /// Also where the deletion takes long.
 #[test]
-fn nothing_comes_between_a_deletion_and_its_replacement() {
+fn no_other_change_comes_between_a_deletion_and_its_replacement() {
     let world = World::synced(2);
     // Its turn comes only when what was looked at is too old even for a route to be added.
     let slow = Effect::Slow(Duration::from_millis(180));
@@ -162,7 +162,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
 
 /// Another daemon, or a person: refused is not failed when it is done.
 #[test]
-fn what_somebody_else_did_meanwhile_is_done() {
+fn a_refused_change_that_somebody_else_made_is_no_failure() {
     let world = World::synced(2);
     let cloud = Arc::clone(world.cloud());
     let (network, ip) = (world.network_id(), world.ip("worker-1"));
@@ -184,7 +184,7 @@ fn what_somebody_else_did_meanwhile_is_done() {
 
 /// Killed by SIGKILL just before, or just after, the n-th write of any kind; another one starts and ends the same.
 #[test]
-fn killed_at_any_write_it_ends_the_same() {
+fn routes_are_right_when_the_daemon_is_killed_at_any_write() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
     common::run_in_parallel(cases, |(n, before)| {
         let world = World::over_sockets(3);
@@ -208,7 +208,7 @@ fn killed_at_any_write_it_ends_the_same() {
 
 /// Without a Lease an old and a new pod work at the same time.
 #[test]
-fn two_at_once_end_the_same() {
+fn two_daemons_at_once_make_the_right_routes() {
     let world = World::over_sockets(6);
     world.set_route("10.244.1.0/24", NOBODY);
     world.set_route("10.244.77.0/24", NOBODY);
@@ -244,7 +244,7 @@ fn ctrl_c_waits_for_no_action() {
 
 /// Nothing more is begun.
 #[test]
-fn ctrl_c_ends_it_between_two_routes() {
+fn ctrl_c_ends_a_sync_between_two_routes() {
     let world = World::over_sockets(20);
     let takes = Some(Duration::from_secs(10));
     world.cloud().set_action_duration("add_route", takes);

@@ -22,7 +22,7 @@ fn on_create(effect: Effect) -> Rule {
 }
 
 #[test]
-fn a_new_one_is_made_by_one_write_and_then_is_right() {
+fn a_new_load_balancer_is_created_with_one_write_and_then_is_right() {
     let mut world = World::with_nodes(12);
     world.service.ports = vec![port(80), port(81), port(82)];
     assert_eq!(world.converge().len(), 1);
@@ -38,7 +38,7 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 }
 
 #[test]
-fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
+fn the_answer_to_a_creation_replaces_a_read_when_it_has_the_addresses() {
     let world = World::without_network();
     let plan = world.plan();
     let applied = apply_first(&plan);
@@ -144,7 +144,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
 }
 
 #[test]
-fn a_deletion_without_a_word_is_one_too() {
+fn a_deletion_with_an_empty_answer_is_a_success() {
     let world = World::new();
     world.converge();
     world.cloud().set_silent_deletes(true);
@@ -187,7 +187,7 @@ fn an_answer_of_somebody_else_is_no_success() {
 
 /// One server has gone: the address comes all the same, and the others are targets.
 #[test]
-fn one_target_that_is_refused_does_not_keep_the_rest() {
+fn a_refused_target_does_not_prevent_the_other_changes() {
     let mut world = World::new();
     let gone = OfferedNode {
         name: "gone".into(),
@@ -214,7 +214,7 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
 /// The address comes although a port is refused, wherever in it the API finds what is wrong; what is not about a port or
 /// a target refuses the whole.
 #[test]
-fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
+fn a_refused_field_of_a_port_does_not_prevent_the_other_changes() {
     let cases = [
         ("http.certificates", 2),
         ("services[0].http.certificates", 2),
@@ -317,7 +317,7 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
 }
 
 #[test]
-fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
+fn a_lost_answer_is_an_error_and_the_next_read_finds_what_was_created() {
     let world = World::new();
     world.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
@@ -334,7 +334,7 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
 }
 
 #[test]
-fn what_was_attached_meanwhile_is_looked_at_again() {
+fn a_load_balancer_that_was_attached_meanwhile_is_read_again() {
     let world = World::new();
     world.converge();
     let right = world.only_balancer();
@@ -352,7 +352,7 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
 }
 
 #[test]
-fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
+fn a_name_that_was_taken_meanwhile_is_read_again() {
     let world = World::new();
     let plan = world.plan();
     let theirs = json!({"labels": {CLUSTER_UID: "cluster-2"}});
@@ -366,7 +366,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
 }
 
 #[test]
-fn refusals_say_what_kind_they_are() {
+fn refusals_have_the_right_kind_of_error() {
     let error = |status, code| Effect::hetzner_error(status, code, "no");
     let cases = [
         (error(423, "locked"), ErrorKind::Busy),
@@ -387,7 +387,7 @@ fn refusals_say_what_kind_they_are() {
 }
 
 #[test]
-fn what_the_gate_refuses_never_leaves() {
+fn a_write_that_the_gate_refuses_is_never_sent() {
     let mut world = World::new();
     let (gate, urgency) = (Arc::new(Closed), Urgency::Asked);
     world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
@@ -399,7 +399,7 @@ fn what_the_gate_refuses_never_leaves() {
 
 /// A 429 answered to a write stops the next one before it is sent.
 #[test]
-fn writes_are_paid_from_the_same_budget() {
+fn writes_count_against_the_same_budget() {
     let world = World::new();
     let plan = world.plan();
     world.faults().add(on_create(Effect::hetzner_rate_limit()));
@@ -434,7 +434,7 @@ fn a_write_that_is_put_off_reads_nothing() {
 }
 
 #[test]
-fn actions_are_asked_for_together_and_a_failed_one_says_why() {
+fn actions_are_polled_together_and_a_failed_one_says_why() {
     let mut world = World::with_nodes(60);
     world.set(&[("type", "lb21"), ("node-selector", "none")]);
     world.converge();
@@ -486,7 +486,7 @@ fn types_are_read_once_and_certificates_only_where_named() {
 }
 
 #[test]
-fn nobody_is_asked_where_load_balancers_are_turned_off() {
+fn no_call_is_made_while_load_balancers_are_turned_off() {
     let sandbox = common::socket_cluster(1);
     assert!(hetzner(&sandbox, None).load_balancers().is_none());
 }

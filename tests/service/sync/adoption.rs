@@ -25,7 +25,7 @@ pub fn neighbour(world: &World) -> World {
 }
 
 #[test]
-fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
+fn two_clusters_of_the_same_name_share_a_project() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
         return;
@@ -65,7 +65,7 @@ fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
 }
 
 #[test]
-fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
+fn one_of_two_services_that_ask_for_a_free_load_balancer_gets_it_and_the_other_a_finding() {
     let world = World::new(1);
     world.converge(&[]);
     world.create_balancer("front", &json!({}));
@@ -132,7 +132,7 @@ fn terraform_applies(world: &World, id: u64, its_own: &Value) {
 /// kube-hetzner: Terraform makes it before the nodes, attached, without ports, with one label-selector target, waits for
 /// the Service's address, and removes every label of ours but the Service's UID at each of its runs.
 #[test]
-fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_released() {
+fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_released() {
     let cases =
         PROFILES.iter().flat_map(|profile| [true, false].map(|has_labels| (*profile, has_labels)));
     common::run_in_parallel(cases.collect(), |(profile, has_labels)| {
@@ -195,7 +195,7 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
 
 /// A program that makes its load balancer before ports and targets: a Service that types its name must not resize it.
 #[test]
-fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_says_so() {
+fn an_empty_load_balancer_of_another_program_is_adopted_only_when_an_operator_says_so() {
     let owners = [
         ("caph-cluster-prod", "owned"),
         ("caph-cluster-prod", "shared"),
@@ -248,7 +248,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
 }
 
 #[test]
-fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
+fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
     for profile in PROFILES {
         let world = World::new(1);
         world.converge(&[profile]);
@@ -286,7 +286,7 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
 
 /// What happens between the list and the write: it is seen, and nothing of it is lost.
 #[test]
-fn what_changes_just_before_a_write_is_seen() {
+fn a_change_just_before_a_write_is_seen() {
     type Hand = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
     let cases: [(&str, Hand, bool); 4] = [
@@ -386,7 +386,8 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
 
 /// A cluster that was built anew makes new load balancers at once, and only then an operator labels the old one.
 #[test]
-fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted() {
+fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_balancer_is_deleted()
+{
     let world = World::new(1);
     let daemon = world.daemon(&[OFTEN]);
     world.create("web", &[], &[80]);
@@ -409,7 +410,7 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
 
 /// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
 #[test]
-fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
+fn a_load_balancer_that_a_deleted_service_left_is_adopted_only_in_the_same_namespace() {
     let cases = vec![("team-a.web", false), ("default.old", true), ("default.web", true)];
     common::run_in_parallel(cases, |(of, is_adopted)| {
         let world = World::new(1);

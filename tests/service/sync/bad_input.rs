@@ -38,7 +38,7 @@ const CASES: &[(Wrong, &[&str])] = &[
 ];
 
 #[test]
-fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
+fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
     let in_both = |profile| CASES.iter().map(move |(wrong, says)| (*wrong, *says, profile));
     let cases = PROFILES.into_iter().flat_map(in_both);
     common::run_in_parallel(cases.collect(), |(wrong, says, profile)| {

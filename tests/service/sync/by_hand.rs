@@ -178,7 +178,7 @@ fn comes_back(
 }
 
 #[test]
-fn every_field_of_an_https_port_and_the_network_are_too() {
+fn fields_of_an_https_port_and_the_network_that_were_changed_by_hand_are_restored() {
     common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let world = World::with_network(2);
         world.converge(&[profile]);
@@ -207,7 +207,7 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
 }
 
 #[test]
-fn every_field_is_shown_before_and_brought_back() {
+fn every_field_that_was_changed_by_hand_is_shown_and_restored() {
     common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
         let cloud = world.cloud();
@@ -220,7 +220,7 @@ fn every_field_is_shown_before_and_brought_back() {
 }
 
 #[test]
-fn all_at_once_are_brought_back_at_the_next_resync() {
+fn all_changes_by_hand_are_restored_at_the_next_resync() {
     common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
         let cloud = world.cloud();

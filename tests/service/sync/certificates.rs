@@ -66,7 +66,7 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
 }
 
 #[test]
-fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
+fn a_failed_issuance_is_reported_and_its_port_is_added_once_it_is_corrected() {
     let world = World::new(1);
     let (cloud, project) = (world.cloud(), world.project());
     cloud.set_dns_zones(project, &["another.example"]);
@@ -89,7 +89,7 @@ fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
 }
 
 #[test]
-fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
+fn a_refused_order_does_not_prevent_the_other_changes() {
     let world = World::new(1);
     let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
     let rule = world.faults().add(on(ORDER, limit));
@@ -117,7 +117,7 @@ fn an_order_whose_answer_is_lost_is_not_made_twice() {
 
 /// Both see it free in the same look.
 #[test]
-fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
+fn one_of_two_services_that_ask_for_a_free_certificate_gets_it() {
     let world = World::new(1);
     front(&world, &json!({SERVICE_UID: "gone"}));
     let uids = ["first", "second"].map(|name| create_named(&world, name));

@@ -34,7 +34,7 @@ fn thirty_nodes_that_flap_are_no_write() {
 
 /// It went just before a plan was made, and is there again when the nodes are listed next: they are the same as before.
 #[test]
-fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
+fn a_node_that_is_replaced_between_two_polls_is_a_target_again() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80]);
@@ -59,7 +59,7 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
 }
 
 #[test]
-fn one_node_more_is_one_target_more_for_each_of_twenty() {
+fn a_new_node_becomes_a_target_of_each_of_twenty_load_balancers() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     for n in 0..20 {
@@ -87,7 +87,7 @@ fn one_node_more_is_one_target_more_for_each_of_twenty() {
 }
 
 #[test]
-fn a_server_that_goes_before_its_node_is_no_trouble() {
+fn a_server_that_is_deleted_before_its_node_is_no_failure() {
     let world = World::new(2);
     let daemon = world.daemon(&[OFTEN]);
     let uid = world.create("web", &[], &[80]);
@@ -197,7 +197,7 @@ fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
 }
 
 #[test]
-fn without_any_node_there_is_an_address_and_a_warning() {
+fn a_service_without_any_node_gets_an_address_and_a_warning() {
     let world = World::new(0);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);

@@ -69,7 +69,7 @@ pub fn only_parts_were_written(world: &World, id: u64) {
 }
 
 #[test]
-fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() {
+fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_the_command() {
     let world = World::new(1);
     let id = terraforms(&world, "edge-lb");
     let before = as_it_is(&world, id);
@@ -98,7 +98,7 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
 }
 
 #[test]
-fn two_services_use_one_of_others_and_leave_it_as_it_was() {
+fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
     let world = World::with_network(2);
     let id = terraforms(&world, "edge-lb");
     for (by, namespace) in [("edge-lb".to_owned(), "default"), (id.to_string(), "")] {
@@ -164,7 +164,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
 }
 
 #[test]
-fn without_targets_of_ours_and_with_those_that_were_there_before() {
+fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours() {
     let world = World::new(2);
     let id = terraforms(&world, "edge-lb");
     allow(&world, id, Some(""));
@@ -223,7 +223,7 @@ fn a_service_without_a_port_there_adds_no_target() {
 
 /// From its own to an external one and back: it is served all the time, and its own is deleted when it has left it.
 #[test]
-fn from_its_own_to_one_of_others_and_back() {
+fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_time() {
     let world = World::new(1);
     let external = terraforms(&world, "edge-lb");
     allow(&world, external, Some("default"));

@@ -38,7 +38,7 @@ fn with_unknown(name: &str, count: usize) -> Value {
 }
 
 #[test]
-fn each_turn_from_bad_to_good_and_back_is_logged_and_written() {
+fn each_change_between_bad_and_good_is_logged_and_written() {
     for good in [None, Some("least_connections")] {
         let world = World::new(1);
         world.create("web", &[], &[80]);
@@ -122,7 +122,7 @@ fn findings_of_one_reason_do_not_evict_each_other() {
 
 /// Slow events, and a Service with more findings than anybody reads.
 #[test]
-fn many_findings_of_one_service_delay_no_other() {
+fn many_findings_of_one_service_delay_no_other_service() {
     for count in [400, 6000] {
         let world = World::new(1);
         let daemon = world.daemon(&[NO_RESYNC]);

@@ -107,7 +107,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
 
 /// Without a Lease, until the API server has made the Service again.
 #[test]
-fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() {
+fn a_cluster_without_an_identity_syncs_and_neither_creates_nor_deletes() {
     let world = tls_secrets::world();
     let flags = [NO_LEASE, OFTEN];
     let first = world.daemon(&flags);
@@ -151,7 +151,7 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
 /// Made by a shell that could not read the Lease, for example. A Lease that was restored in another cluster does not bring
 /// the identity of the first one.
 #[test]
-fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that_says_it() {
+fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
     for is_same_lease in [true, false] {
         let world = tls_secrets::world();
         world.converge(&[NO_LEASE]);

@@ -29,7 +29,7 @@ fn list(world: &World) -> String {
 }
 
 #[test]
-fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
+fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
     for (profile, ends) in PROFILES.into_iter().zip([true, false]) {
         let world = World::new(1);
         let flags = &[profile, DELETE_ORPHANS];
@@ -74,7 +74,7 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
 }
 
 #[test]
-fn one_of_another_namespace_does_not_get_it() {
+fn a_kept_load_balancer_is_not_adopted_from_another_namespace() {
     let world = World::new(1);
     world.create("web", &[YES, ("name", "front")], &[80]);
     world.converge(&[]);
@@ -90,7 +90,7 @@ fn one_of_another_namespace_does_not_get_it() {
 
 /// The label is there before the deletion, so that one which we do not see finds it.
 #[test]
-fn deleted_by_force_it_is_no_orphan() {
+fn a_kept_load_balancer_of_a_service_deleted_by_force_is_no_orphan() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.converge(&[]);
@@ -106,7 +106,7 @@ fn deleted_by_force_it_is_no_orphan() {
 
 /// What the annotation says last holds, else the label; what can't be read keeps.
 #[test]
-fn the_annotation_at_the_end_decides() {
+fn the_keep_annotation_at_the_deletion_decides() {
     let cases = [
         (Some("true"), None, true),
         (Some("true"), Some("false"), false),
@@ -144,7 +144,7 @@ fn the_annotation_at_the_end_decides() {
 
 /// The oldest Service of a group decides, and it counts when the last one leaves. An external one has no such label.
 #[test]
-fn of_a_group_it_stays_after_the_last() {
+fn a_kept_load_balancer_of_a_group_stays_after_the_last_service() {
     let world = World::new(1);
     world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
@@ -175,7 +175,7 @@ fn of_a_group_it_stays_after_the_last() {
 }
 
 #[test]
-fn killed_at_each_write_it_is_kept() {
+fn a_load_balancer_is_kept_when_the_daemon_is_killed_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| drop(world.create("web", &[YES], &[80, 443])),
         change: |world| world.delete("web"),
@@ -186,7 +186,7 @@ fn killed_at_each_write_it_is_kept() {
 }
 
 #[test]
-fn killed_at_each_write_it_is_had_again() {
+fn a_kept_load_balancer_is_adopted_when_the_daemon_is_killed_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             world.create("web", &[YES, ("name", "front")], &[80]);

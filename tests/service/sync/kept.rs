@@ -26,7 +26,7 @@ fn certificate(world: &World) -> Value {
 }
 
 #[test]
-fn a_service_made_again_has_its_address_its_certificate_and_its_name() {
+fn a_recreated_service_has_its_address_its_certificate_and_its_name() {
     // With a name for the certificate, and without.
     let names = [Some("front"), None];
     let cases = names.iter().flat_map(|name| PROFILES.map(|profile| (*name, profile)));
@@ -94,7 +94,7 @@ fn an_address_that_is_still_taken_is_waited_for() {
 
 /// Somebody took it after it was seen to be free.
 #[test]
-fn what_the_api_refuses_is_said_with_what_to_do() {
+fn a_refused_primary_ip_is_reported_with_what_to_do() {
     let world = World::new(1);
     let (_, address) = primary_ip(&world, "kept");
     let refused = on(

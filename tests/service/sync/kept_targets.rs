@@ -9,7 +9,7 @@ const CLOSED: &str = "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK";
 
 /// The interface stays off when nobody asks for it any more, and then no public address is a way in.
 #[test]
-fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
+fn a_target_that_only_its_private_address_reaches_stays() {
     let mut world = World::with_network(1);
     world.converge(&[]);
     let by_annotation = world.create(
@@ -44,7 +44,7 @@ fn what_only_the_private_way_reaches_stays_when_nobody_asks_for_it_any_more() {
 
 /// Its server is not in the Network: the others turn, and it stays reached as it was, and is told.
 #[test]
-fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
+fn a_node_outside_the_network_does_not_keep_the_others_from_private_addresses() {
     let world = World::with_network(3);
     world.converge(&[]);
     let uid = world.create("web", &[], &[80]);

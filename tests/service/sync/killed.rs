@@ -89,7 +89,7 @@ fn same_address(world: &World, names: &[&str]) -> bool {
 }
 
 #[test]
-fn three_that_share_are_made_and_one_is_deleted() {
+fn three_services_that_share_survive_a_kill_at_any_write_and_a_deletion() {
     killed_at_each_write(Scenario {
         before: |world| drop(world.create("d", &[EDGE], &[22])),
         change: |world| {
@@ -107,7 +107,7 @@ fn three_that_share_are_made_and_one_is_deleted() {
 }
 
 #[test]
-fn one_joins_and_another_leaves() {
+fn a_join_and_a_leave_survive_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             world.create("a", &[EDGE], &[80]);
@@ -128,7 +128,7 @@ fn one_joins_and_another_leaves() {
 }
 
 #[test]
-fn one_of_others_is_used_and_left() {
+fn the_use_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             let id = terraforms(world, "edge-lb");
@@ -151,7 +151,7 @@ fn one_of_others_is_used_and_left() {
 }
 
 #[test]
-fn the_last_one_leaves_one_of_others_as_it_was() {
+fn the_last_leave_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
             let id = terraforms(world, "edge-lb");

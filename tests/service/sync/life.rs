@@ -73,7 +73,7 @@ fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_types_and_a_se
 }
 
 #[test]
-fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
+fn an_annotation_on_three_ports_costs_three_writes_and_six_calls() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80, 443, 8080]);
@@ -100,7 +100,7 @@ fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
 }
 
 #[test]
-fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() {
+fn a_deletion_deletes_first_the_load_balancer_with_the_label_and_then_the_service() {
     for profile in PROFILES {
         let world = World::new(1);
         let daemon = world.daemon(&[profile, NO_RESYNC]);
@@ -130,7 +130,7 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
 
 /// Its namespace takes no events any more, and then is gone: nobody has to do anything about that.
 #[test]
-fn a_service_that_goes_with_its_namespace_is_no_trouble() {
+fn a_service_that_is_deleted_with_its_namespace_is_no_failure() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, "the end of a namespace") {
         return;
@@ -158,7 +158,7 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
 }
 
 #[test]
-fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
+fn a_service_of_another_type_loses_load_balancer_address_and_finalizer() {
     let world = World::new(1);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80]);
@@ -178,7 +178,7 @@ fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
 
 /// Between the look and the DELETE: what is protected stays, and the Service goes, as if it had been so before.
 #[test]
-fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
+fn a_load_balancer_that_is_protected_at_the_last_moment_stays_and_the_service_is_deleted() {
     let world = World::new(1);
     let uid = world.create("web", &[], &[80]);
     world.converge(&[]);
@@ -198,7 +198,7 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
 
 /// Its load balancer is there by then, and nobody's: whoever looks at the log finds it.
 #[test]
-fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() {
+fn a_service_that_is_deleted_by_force_during_its_creation_leaves_an_event() {
     let world = World::new(1);
     world.converge(&[]);
     world.create("web", &[], &[80]);
@@ -221,7 +221,7 @@ fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() 
 }
 
 #[test]
-fn nothing_is_written_to_who_wants_nothing_of_us() {
+fn a_service_that_is_not_ours_gets_no_write() {
     let world = World::new(1);
     // Another controller's, which uses the same finalizer.
     let mut theirs = service("theirs", &[], &[80]);
@@ -249,7 +249,7 @@ fn nothing_is_written_to_who_wants_nothing_of_us() {
 }
 
 #[test]
-fn two_with_the_label_are_named_and_neither_is_touched() {
+fn two_load_balancers_with_the_label_are_named_and_unchanged() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
@@ -271,7 +271,7 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
 }
 
 #[test]
-fn one_that_serves_nothing_is_told_wherever_somebody_looks() {
+fn a_load_balancer_that_serves_nothing_is_reported_everywhere() {
     let world = World::new(1);
     world.converge(&[]);
     let mut dns = service("dns", &[], &[53]);

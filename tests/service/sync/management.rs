@@ -41,7 +41,7 @@ fn the_daemon_leaves_it(world: &World, name: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_nothing_is_written() {
+fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.create("plain", &[], &[80]);
@@ -79,7 +79,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_released_stays_as_it_is_until_it_is_adopted() {
+fn a_released_load_balancer_stays_as_it_is_until_it_is_adopted() {
     let world = World::with_network(2);
     let uid = world.create("web", &[], &[80, 443]);
     world.converge(&[]);
@@ -129,7 +129,7 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
 }
 
 #[test]
-fn deleted_while_it_is_released_it_leaves_everything() {
+fn a_service_that_is_deleted_after_its_release_leaves_everything() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.converge(&[]);
@@ -145,7 +145,7 @@ fn deleted_while_it_is_released_it_leaves_everything() {
 }
 
 #[test]
-fn one_that_terraform_made_is_adopted_with_its_address() {
+fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");
@@ -179,7 +179,7 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
 
 /// Its port stays beside those of the others, whatever becomes of them.
 #[test]
-fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
+fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.converge(&[]);
     let [a, b, c] = [("a", 80), ("b", 443), ("c", 8080)]
@@ -227,7 +227,7 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
 }
 
 #[test]
-fn one_of_others_is_released_with_our_ports_on_it() {
+fn an_external_load_balancer_is_released_with_our_ports_on_it() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.converge(&[]);
     let edge = terraforms(&world, "edge-lb");

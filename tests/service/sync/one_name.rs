@@ -18,7 +18,7 @@ fn refused(code: &str, field: Option<&str>) -> Rule {
 }
 
 #[test]
-fn of_two_services_that_want_one_new_name_the_first_gets_it() {
+fn the_first_of_two_services_that_want_a_new_name_gets_it() {
     let world = World::new(1);
     world.converge(&[]);
     for name in ["first", "second"] {
@@ -64,7 +64,7 @@ fn a_name_that_is_taken_meanwhile_is_no_creation() {
 }
 
 #[test]
-fn one_that_is_made_without_what_was_refused_is_told_so() {
+fn a_load_balancer_that_is_created_without_its_refused_parts_is_reported() {
     let world = World::new(2);
     world.converge(&[]);
     world.create("web", &[], &[80, 81]);

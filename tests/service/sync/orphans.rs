@@ -48,7 +48,7 @@ fn daemon_deletes(world: &World) -> String {
 }
 
 #[test]
-fn a_real_one_goes_by_both_ways_and_never_unasked() {
+fn an_orphan_is_deleted_on_request_only() {
     let world = World::new(1);
     world.create("lives", &[], &[80]);
     world.converge(&[]);
@@ -94,7 +94,7 @@ fn a_real_one_goes_by_both_ways_and_never_unasked() {
 
 /// As after a backup from the time before the Service had a load balancer.
 #[test]
-fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
+fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.create("other", &[], &[80]);
@@ -124,7 +124,7 @@ fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
 }
 
 #[test]
-fn what_anybody_wants_is_never_lost() {
+fn a_load_balancer_that_anybody_wants_is_never_deleted_as_an_orphan() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
         return;
@@ -255,7 +255,7 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
 
 /// What happens between the looks and the DELETE: it is seen.
 #[test]
-fn what_changes_at_the_last_moment_is_seen() {
+fn a_change_just_before_the_deletion_of_an_orphan_is_seen() {
     const ONE: &str = "GET /v1/load_balancers/*";
     type Hand = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
@@ -295,7 +295,7 @@ fn metrics(daemon: &Daemon) -> String {
 
 /// Nobody else is there to tell of it: the last Service has gone, or none that is left can be helped.
 #[test]
-fn one_is_told_and_counted_where_no_service_is_in_order() {
+fn an_orphan_is_reported_and_counted_where_no_service_is_in_order() {
     for bad in [false, true] {
         let world = World::over_sockets(common::builder().nodes(1));
         let id = orphan(&world, "old");
@@ -335,7 +335,7 @@ fn one_is_told_and_counted_where_no_service_is_in_order() {
 }
 
 #[test]
-fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
+fn an_orphan_is_deleted_when_the_daemon_is_killed_or_two_are_at_work() {
     for is_before in [true, false] {
         let world = World::over_sockets(common::builder().nodes(1));
         world.create("lives", &[], &[80]);
@@ -359,7 +359,7 @@ fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
 }
 
 #[test]
-fn at_a_terminal_it_asks_and_without_one_it_wants_a_yes() {
+fn the_deletion_of_orphans_asks_at_a_terminal_and_needs_yes_without_one() {
     let world = World::over_sockets(common::builder().nodes(1));
     orphan(&world, "old");
     let delete = |more: &[&str]| world.ccm(&[&["lb", "sync", "--delete-orphans"], more].concat());
@@ -403,7 +403,7 @@ fn at_terminal(world: &World, answer: &str) -> Option<String> {
 }
 
 #[test]
-fn a_service_that_comes_again_keeps_its_load_balancer() {
+fn a_recreated_service_keeps_its_load_balancer() {
     let world = World::new(1);
     let id = orphan(&world, "web");
     world.create("web", &[], &[80]);

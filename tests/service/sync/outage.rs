@@ -98,7 +98,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
 }
 
 #[test]
-fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
+fn an_outage_that_a_daemon_finds_at_its_start_is_not_a_new_event() {
     let world = world(&[80]);
     power(&world, false);
     for _ in 0..3 {
@@ -116,7 +116,7 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
 }
 
 #[test]
-fn one_target_that_serves_and_a_new_service_are_no_event() {
+fn a_service_with_one_healthy_target_or_a_new_service_gets_no_outage_event() {
     let world = world(&[80]);
     let _daemon = daemon(&world);
     world.set_power("worker-1", false);

@@ -40,7 +40,7 @@ const CASES: &[(&[&str], &[&str])] = &[
 ];
 
 #[test]
-fn they_tell_and_write_nothing_at_all() {
+fn commands_that_only_read_write_nothing() {
     let world = untidy();
     for (words, says) in CASES {
         let mark = world.mark();
@@ -58,7 +58,7 @@ fn they_tell_and_write_nothing_at_all() {
 }
 
 #[test]
-fn what_a_dry_run_says_is_what_sync_does() {
+fn a_sync_makes_the_changes_of_its_dry_run() {
     let world = untidy();
     let dry = world.ccm(&["lb", "sync", "--dry-run", "-o", "json"]);
     let planned = dry.json();

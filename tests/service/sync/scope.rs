@@ -88,7 +88,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
 
 /// By its label, while the daemon runs.
 #[test]
-fn one_service_leaves_and_returns() {
+fn a_service_that_leaves_the_selector_is_left_alone_until_it_returns() {
     let world = World::new(1);
     let label = |value: &str| set_label(&world, "web", value);
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb in (a, b),lb!=c"]);
@@ -113,7 +113,7 @@ fn one_service_leaves_and_returns() {
 
 /// Its port on the load balancer of a group stays, and the others go on beside it, and come to rest.
 #[test]
-fn one_of_a_group_is_left_alone() {
+fn a_service_of_a_group_outside_the_selector_is_left_alone() {
     let world = World::new(1);
     world.converge(&[]);
     for (name, port) in [("old", 80), ("young", 81)] {
@@ -143,7 +143,7 @@ fn one_of_a_group_is_left_alone() {
 /// The finalizer holds no Service that is left alone; its load balancer is an orphan then, as after any deletion that we
 /// do not see. One that was not ours by its labels, and a Service that may be another controller's, are not touched.
 #[test]
-fn deleted_while_it_is_left_alone() {
+fn a_service_that_is_deleted_outside_the_selector_leaves_an_orphan() {
     let world = World::new(1);
     world.create("web", &[], &[80]);
     world.create("retyped", &[], &[80]);
@@ -215,7 +215,7 @@ fn only_services_of_the_class_are_ours() {
 
 /// Two daemons with classes of their own do not undo each other's finalizers for ever.
 #[test]
-fn two_daemons_come_to_rest() {
+fn two_daemons_with_different_classes_converge() {
     let world = World::new(1);
     create_both(&world);
     let flags = ["--leader-elect=false", OFTEN];
@@ -245,7 +245,7 @@ fn two_daemons_come_to_rest() {
 
 /// A Service costs one write, so between any two there is a Service that is whole.
 #[test]
-fn killed_at_each_write_both_ways() {
+fn a_mistyped_selector_and_its_correction_survive_a_kill_at_any_write() {
     common::run_in_parallel((1..=4_u64).collect(), |n| {
         let (world, names) = cluster(World::over_sockets);
         let before = all(&world);

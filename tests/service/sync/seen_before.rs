@@ -9,7 +9,7 @@ use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 
 #[test]
-fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
+fn a_location_in_which_nothing_can_be_created_costs_no_write_and_is_shown() {
     let world = World::with_network(1);
     world.converge(&[]);
     #[rustfmt::skip] // A case is a line.
@@ -34,7 +34,7 @@ fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
 
 /// Attached, and asked for where it can't be: it stays where it is, with its targets.
 #[test]
-fn what_can_not_be_attached_elsewhere_is_not_detached() {
+fn a_load_balancer_that_cannot_be_attached_elsewhere_is_not_detached() {
     let world = World::with_network(1);
     world.converge(&[]);
     let uid = world.create("web", &[("use-private-ip", "true")], &[80]);
@@ -57,7 +57,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
 
 /// A subnet that came after the daemon is found within a minute of its clock, and nobody has to do anything.
 #[test]
-fn a_subnet_that_comes_later_is_found() {
+fn a_subnet_that_is_added_later_is_used() {
     let world = World::with_network(1);
     let _daemon = world.daemon(&[]);
     world.create("web", &[("private-subnet-ip-range", "10.200.0.0/24")], &[80]);
@@ -71,7 +71,7 @@ fn a_subnet_that_comes_later_is_found() {
 }
 
 #[test]
-fn a_limit_is_told_with_what_to_do() {
+fn a_reached_limit_is_reported_with_what_to_do() {
     #[rustfmt::skip] // A case is a paragraph.
     let limits = [
         (403,

@@ -166,7 +166,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
 }
 
 #[test]
-fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
+fn a_pass_creates_the_whole_group_and_the_next_writes_nothing() {
     let world = World::new(2);
     world.converge(&[]);
     let mark = world.mark();
@@ -183,7 +183,7 @@ fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
 }
 
 #[test]
-fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
+fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     let world = World::new(2);
     world.converge(&[]);
     let a = world.create("a", &[EDGE], &[80]);
@@ -244,7 +244,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
 
 /// Without a type in the settings: which types there are is read for the new one.
 #[test]
-fn from_one_group_to_another() {
+fn a_service_that_moves_to_another_group_is_served_all_the_time() {
     let mut world = World::new(1);
     world.set(&[("HCLOUD_LOAD_BALANCERS_TYPE", "")]);
     world.converge(&[]);
@@ -280,7 +280,7 @@ fn from_one_group_to_another() {
 
 /// The first try to add the port fails, and so the address stays until the next.
 #[test]
-fn while_its_port_is_refused_it_keeps_its_old_address() {
+fn a_service_keeps_its_old_address_while_its_port_is_refused() {
     let world = World::new(2);
     world.converge(&[]);
     world.create("a", &[EDGE], &[80]);
@@ -307,7 +307,7 @@ fn is_older(world: &World, one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn a_port_that_another_has_is_named_and_the_others_are_served() {
+fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     let world = World::new(1);
     let _daemon = world.daemon(&[OFTEN]);
     let a = world.create("a", &[EDGE], &[80]);
@@ -345,7 +345,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
 
 /// Meanwhile nodes come and node ports change. What is about the whole of a load balancer that others share is theirs.
 #[test]
-fn who_stays_gets_what_its_ports_need_where_it_is() {
+fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
     for old in [None, Some("old")] {
         let world = World::new(1);
         let daemon = world.daemon(&[OFTEN]);

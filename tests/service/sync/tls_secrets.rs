@@ -213,7 +213,7 @@ fn ten_services_with_one_secret_upload_it_once() {
 }
 
 #[test]
-fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
+fn a_renewal_that_is_killed_at_any_write_leaves_no_certificate_over() {
     killed_at_each_write(Scenario {
         before: |world| {
             allow(world);
@@ -236,7 +236,7 @@ fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
 }
 
 #[test]
-fn killed_after_any_write_of_the_end_of_a_service_nothing_is_left_over() {
+fn a_deletion_that_is_killed_at_any_write_leaves_no_certificate_over() {
     killed_at_each_write(Scenario {
         before: |world| {
             allow(world);
@@ -365,7 +365,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_apply() {
+fn a_missing_right_to_read_secrets_is_reported_and_the_other_ports_are_served() {
     let world = World::new(1);
     renew(&world, "web-tls", &fresh());
     let daemon = world.daemon(&[NO_RESYNC]);
@@ -444,7 +444,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 
 /// An upload whose answer is lost, and one that another process made meanwhile.
 #[test]
-fn an_upload_is_not_made_twice() {
+fn a_lost_answer_does_not_upload_a_certificate_twice() {
     common::run_in_parallel(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         world.faults().add(on(UPLOAD, fault()).times(1));
@@ -512,7 +512,7 @@ fn two_ways_to_name_certificates_of_one_port_are_an_error() {
 
 /// As much as can be asked for, whatever fails.
 #[test]
-fn nothing_of_the_key_is_printed() {
+fn no_part_of_the_key_is_printed() {
     let world = world();
     let one = fresh();
     renew(&world, "web-tls", &one);

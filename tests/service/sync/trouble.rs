@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 #[test]
-fn an_old_list_of_services_does_no_harm() {
+fn a_stale_list_of_services_changes_nothing() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
@@ -47,7 +47,7 @@ fn an_old_list_of_services_does_no_harm() {
 
 /// It comes up when the list is long out of date: what the list shows is read again before anything is written for it.
 #[test]
-fn nothing_is_made_for_what_only_an_old_list_shows() {
+fn no_load_balancer_is_created_for_a_service_that_only_a_stale_list_shows() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
@@ -71,7 +71,7 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
 
 /// Each look at what an old list shows would cost a list of load balancers, at every tick.
 #[test]
-fn an_old_service_in_the_cache_is_looked_at_once() {
+fn a_stale_service_in_the_cache_is_read_once() {
     let world = World::new(1);
     if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
         return;
@@ -104,7 +104,7 @@ fn an_old_service_in_the_cache_is_looked_at_once() {
 }
 
 #[test]
-fn an_old_list_of_nodes_takes_no_target_away() {
+fn a_stale_list_of_nodes_removes_no_target() {
     const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
     let world = World::new(2);
     if common::needs_simulation(&world.sandbox, common::STALE_CACHE) {
@@ -136,7 +136,7 @@ fn an_old_list_of_nodes_takes_no_target_away() {
 }
 
 #[test]
-fn a_resync_that_failed_is_not_left_to_the_next() {
+fn a_failed_resync_is_repeated_before_the_next_period() {
     let world = World::new(1);
     world.converge(&[]);
     world.create("web", &[], &[80]);
@@ -156,7 +156,7 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
 }
 
 #[test]
-fn many_short_changes_are_no_action_that_runs_too_long() {
+fn many_short_changes_do_not_count_as_an_action_that_runs_too_long() {
     let world = World::with_network(24);
     world.converge(&[]);
     // A server is removed and added again, each of which is waited for.
@@ -177,7 +177,7 @@ fn many_short_changes_are_no_action_that_runs_too_long() {
 
 /// Eight servers are refused for one cause: that is one trouble, and one line can be read.
 #[test]
-fn what_is_refused_of_several_targets_is_told_once() {
+fn several_targets_that_are_refused_for_one_reason_are_reported_once() {
     let world = World::new(8);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[("node-selector", "role=edge")], &[80]);
@@ -212,7 +212,7 @@ fn an_action_that_never_ends_holds_up_only_its_own() {
 /// Each try is overtaken, as when a name is in use that no list shows. It must not be tried for ever without a report, nor
 /// keep the comparison of all Services from its end.
 #[test]
-fn a_service_that_is_overtaken_again_and_again_has_failed() {
+fn a_service_that_always_changes_during_its_sync_has_failed() {
     let world = World::new(1);
     let daemon = world.daemon(&[OFTEN]);
     let in_use = Effect::hetzner_error(409, "uniqueness_error", "name is already used");
@@ -230,7 +230,7 @@ fn a_service_that_is_overtaken_again_and_again_has_failed() {
 
 /// What little is left of an hour's calls is for nodes.
 #[test]
-fn with_few_calls_left_a_changed_service_waits_and_a_new_node_does_not() {
+fn a_changed_service_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     let (cloud, project) = (world.cloud(), world.project());
@@ -246,7 +246,7 @@ fn with_few_calls_left_a_changed_service_waits_and_a_new_node_does_not() {
 
 /// New nodes, deletions, changed Services, refreshes: what comes later waits until more calls of the hour are left.
 #[test]
-fn the_fewer_calls_are_left_the_more_waits() {
+fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
     let mut world = World::new(2);
     world.set(&[("CCM_TEST_TIME_SCALE", "0.2")]);
     let daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=30s"]);
@@ -286,7 +286,7 @@ fn the_fewer_calls_are_left_the_more_waits() {
 
 /// A Service may want hundreds of writes.
 #[test]
-fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
+fn the_rest_of_a_change_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80, 443, 8080]);

@@ -14,7 +14,7 @@ fn with_foreign_token(world: &World) -> Env {
 }
 
 #[test]
-fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
+fn a_token_of_another_project_creates_nothing_and_removes_no_status() {
     let world = World::new(2);
     world.create("stays", &[], &[80]);
     world.create("goes", &[], &[80]);
@@ -49,7 +49,7 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
 
 /// The process that created its load balancer ended before it wrote the status. Found by storm seed 117.
 #[test]
-fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
+fn a_service_without_a_status_keeps_its_finalizer_with_a_token_of_another_project() {
     let world = World::new(2);
     world.create("goes", &[], &[80]);
     world.converge(&[]);
@@ -67,7 +67,7 @@ fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
 }
 
 #[test]
-fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() {
+fn a_load_balancer_that_was_deleted_by_hand_is_created_again_or_its_service_is_deleted() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     for name in ["again", "goes"] {
@@ -134,7 +134,7 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
 
 /// Projects can't be distinguished: as before.
 #[test]
-fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
+fn any_project_counts_as_the_right_one_without_a_node_on_a_cloud_server() {
     for robot in [0, 2] {
         let world = World::of(common::builder().nodes(0).robot(robot));
         world.create("new", &[], &[80]);
@@ -147,7 +147,7 @@ fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
 /// A load balancer with one of the cluster's servers as its target shows whose project it is: the first one costs a
 /// list of servers, in a large project one server, and the others nothing.
 #[test]
-fn that_the_project_is_the_right_one_costs_one_call_at_most() {
+fn the_check_of_the_project_costs_at_most_one_call() {
     for others in [0, 160] {
         let world = World::new(2);
         for n in 0..others {

@@ -34,7 +34,7 @@ fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
 }
 
 #[test]
-fn what_it_left_is_taken_over_without_a_write() {
+fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_write() {
     common::run_in_parallel(leases().into(), |(case, lease, more)| {
         let its_words = [ITS_WORDS, more].concat();
         let left = Left::new();
@@ -78,7 +78,7 @@ fn what_it_left_is_taken_over_without_a_write() {
 
 /// With nodes on dedicated servers, by every way in which the login of Robot may be there: nothing is written to any API.
 #[test]
-fn with_dedicated_servers_only_the_image_is_changed() {
+fn a_cluster_with_dedicated_servers_is_taken_over_by_a_change_of_the_image() {
     type Variables = &'static [(&'static str, &'static str)];
     // Whether targets are reached by the private IP, variables, whether Robot is asked.
     let cases: [(bool, Variables, bool); 5] = [
@@ -114,7 +114,7 @@ fn with_dedicated_servers_only_the_image_is_changed() {
 
 /// Object by object, what we write and how that one finds it again.
 #[test]
-fn what_is_left_for_it_is_what_it_reads() {
+fn hcloud_cloud_controller_manager_reads_what_ccm_leaves() {
     let left = Left::new();
     let daemon = Daemon::start_with(&left.env, ITS_WORDS);
     let joined = "worker-4";
@@ -178,7 +178,7 @@ fn what_is_left_for_it_is_what_it_reads() {
 
 /// Somebody forgot a flag, here or there: the nodes are the other profile's, and traffic goes on.
 #[test]
-fn in_the_wrong_profile_nothing_is_taken_away() {
+fn the_wrong_profile_removes_nothing() {
     let left = Left::new();
     stays(&left, &["run", "--once"], "--cloud-provider=hcloud");
 
