@@ -45,7 +45,7 @@ impl Hour {
     }
 
     /// At all nodes, in whatever form; further pages of a list are no looks of their own.
-    pub fn looks(&self) -> usize {
+    pub fn polls(&self) -> usize {
         let is_look =
             |call: &&Call| call.path == "/api/v1/nodes" && call.query("continue").is_none();
         self.of(Half::Kubernetes).filter(is_look).count()

@@ -134,7 +134,7 @@ pub fn together(nodes: usize) -> Vec<Figure> {
 
     let title = |what: &str| format!("{nodes} nodes at once, interval 1 s: {what}");
     // On a real API server they take longer to register than one interval, and each look finds new ones.
-    let looks = 1 + registering.as_secs() as usize;
+    let polls = 1 + registering.as_secs() as usize;
     let calls_limit = looks * (2 * nodes.div_ceil(SERVERS_A_PAGE) + 4);
     vec![
         Figure::seconds(title("all initialised"), took),

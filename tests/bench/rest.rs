@@ -19,7 +19,7 @@ pub fn all() -> Vec<Figure> {
     vec![
         hetzner_calls(hours),
         hetzner_calls_for_a_node_not_ready(hours),
-        looks(hours),
+        polls(hours),
         renewals(hours),
         kubernetes_bytes(hours),
         kubernetes_share(hours),
@@ -39,9 +39,9 @@ fn hetzner_calls_for_a_node_not_ready(hours: &Steady) -> Figure {
     Figure::count("  more with one NotReady, its server running", more).at_most(MORE_CALLS as f64)
 }
 
-fn looks(hours: &Steady) -> Figure {
+fn polls(hours: &Steady) -> Figure {
     let title = format!("looks at the nodes in that hour ({LOOKS} in a real one)");
-    Figure::count(title, hours.steady.looks())
+    Figure::count(title, hours.steady.polls())
 }
 
 fn renewals(hours: &Steady) -> Figure {
@@ -54,7 +54,7 @@ fn kubernetes_bytes(hours: &Steady) -> Figure {
 }
 
 fn kubernetes_share(hours: &Steady) -> Figure {
-    let whole_lists = hours.steady.looks() * hours.list_bytes;
+    let whole_lists = hours.steady.polls() * hours.list_bytes;
     Figure::percent("  of whole lists at every look", read(hours), whole_lists)
         .at_most(SHARE_PERCENT)
 }
@@ -68,6 +68,6 @@ fn read(hours: &Steady) -> usize {
 fn cpu(hours: &Steady) -> Figure {
     let steady = &hours.steady;
     let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-    let factor = missing(LOOKS, steady.looks()).max(missing(RENEWALS, steady.renewals())).max(1.0);
+    let factor = missing(LOOKS, steady.polls()).max(missing(RENEWALS, steady.renewals())).max(1.0);
     Figure::seconds("CPU an hour, 100 nodes", steady.cpu.mul_f64(factor)).at_most(CPU_SECONDS)
 }

@@ -75,7 +75,7 @@ pub fn all() -> Vec<Figure> {
         Figure::seconds("  processor time of it", longest(|round| round.cpu)),
         Figure::seconds("  45 s in which one Service changes all the time", cpu),
         Figure::count("  answers of /livez that are not 200", seen.not_ok).at_most(0.0),
-        Figure::count("  answers of /livez", seen.looks),
+        Figure::count("  answers of /livez", seen.polls),
         Figure::seconds("  a new node is initialised", initialised).at_most(INITIALISED_SECONDS),
         Figure::bytes("  peak memory", peak),
     ]
@@ -133,7 +133,7 @@ impl Watch {
             let mut last = ticks(&base);
             let mut cpu = cpu_of_threads(id);
             while !over.load(Ordering::Relaxed) {
-                seen.looks += 1;
+                seen.polls += 1;
                 seen.not_ok += usize::from(get(&base, "/livez").is_none());
                 thread::sleep(LOOK);
                 if !seen.looks.is_multiple_of(LOOKS_OF_METRICS) {

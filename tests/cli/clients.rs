@@ -112,7 +112,7 @@ fn a_write_that_the_gate_refuses_never_leaves() {
 }
 
 #[test]
-fn a_write_is_sent_once_whatever_comes_back() {
+fn a_write_is_sent_once_whatever_the_answer_is() {
     let answers = [
         Effect::Reset,
         Effect::AnswerLost,
@@ -206,7 +206,7 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
 }
 
 #[test]
-fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
+fn a_long_list_is_read_in_pages_and_again_when_it_expires() {
     let builder = Sandbox::builder().only(Half::Kubernetes).nodes(0);
     let sandbox = builder.heartbeats(false).start();
     for n in 0..1_100 {

@@ -139,7 +139,7 @@ fn a_wrong_command_line_is_wrong_usage() {
 
 /// How large the project is, no call has shown.
 #[test]
-fn periods_that_are_longer_in_a_large_project_say_so() {
+fn config_explains_periods_that_are_longer_in_a_large_project() {
     let document = config(&[], &["-o", "json"]).json();
     let noted = document["items"].as_array().unwrap().iter();
     let noted = noted.filter(|item| item["note"].is_string());

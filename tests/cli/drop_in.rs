@@ -58,7 +58,7 @@ fn ccm_replaces_hcloud_cloud_controller_manager_in_its_deployment() {
     ] {
         assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
     }
-    nothing_refused(&sandbox);
+    assert_nothing_refused(&sandbox);
 
     let log = daemon.log();
     for word in WORDS {
@@ -123,7 +123,7 @@ fn a_service_gets_what_hcloud_cloud_controller_manager_would_have_made() {
     let mut of_service = events.iter().filter(|event| event["involvedObject"]["name"] == "web");
     assert!(of_service.all(|event| event["source"]["component"] == "service-controller"));
     daemon.stop();
-    nothing_refused(&sandbox);
+    assert_nothing_refused(&sandbox);
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
 

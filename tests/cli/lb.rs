@@ -2,7 +2,7 @@
 
 use crate::common::cluster::{CLUSTER_UID, SERVICE_UID, service, with_spec};
 use crate::common::{self, Cluster, env, snapshot};
-use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
+use crate::help::{ONE_BY_ONE, fits, seen, seen_all};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};

@@ -25,7 +25,7 @@ fn writes(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn once_takes_a_free_lease_and_hands_it_back() {
+fn run_once_takes_a_free_lease_and_releases_it() {
     let sandbox = socket_cluster(1);
     for transitions in [0, 1] {
         sandbox.converge();
@@ -37,7 +37,7 @@ fn once_takes_a_free_lease_and_hands_it_back() {
 }
 
 #[test]
-fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
+fn run_once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
     let sandbox = socket_cluster(1);
     record(&sandbox, &now());
     let begun = Instant::now();
@@ -48,7 +48,7 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
 }
 
 #[test]
-fn once_leaves_the_work_to_a_leader_that_is_alive() {
+fn run_once_leaves_the_work_to_a_live_leader() {
     let sandbox = socket_cluster(1);
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
@@ -60,14 +60,14 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
 }
 
 #[test]
-fn once_fails_when_the_lease_cannot_be_read() {
+fn run_once_fails_when_the_lease_cannot_be_read() {
     let sandbox = socket_cluster(1);
     sandbox.stop(sandbox::Half::Kubernetes);
     sandbox.ccm(&["run", "--once"]).with_code(1).warns("connection refused");
 }
 
 #[test]
-fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
+fn a_role_without_leases_is_reported_and_client_commands_work() {
     let sandbox = socket_cluster(1);
     let mut rules = sandbox::world::official_rules();
     rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
@@ -82,7 +82,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
 }
 
 #[test]
-fn syncs_say_who_leads_and_dry_runs_write_nothing() {
+fn a_sync_names_the_leader_and_a_dry_run_writes_nothing() {
     let commands: [&[&str]; 5] = [
         &["node", "list", "-o", "json"],
         &["node", "inspect", "worker-1"],

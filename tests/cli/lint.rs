@@ -115,7 +115,7 @@ fn cluster() -> Sandbox {
 }
 
 #[test]
-fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
+fn lint_of_a_manifest_finds_the_problems_of_the_plan_in_a_cluster() {
     let sandbox = cluster();
     let mut file = String::new();
     for (number, case) in CASES.iter().enumerate() {
@@ -142,7 +142,7 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
 }
 
 #[test]
-fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
+fn lint_prints_a_line_for_each_problem_and_its_exit_code_says_whether_there_is_one() {
     let good = service("good", &[], &[80]);
     let bad = service("bad", &[("protcol", "http"), ("protocol", "ftp")], &[80]);
     let list =
@@ -309,7 +309,7 @@ fn lint_finds_no_problem_in_our_own_examples() {
 
 /// What is kept of all Services together is limited: in a cluster the oldest come first, here the first.
 #[test]
-fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
+fn lint_reports_a_manifest_that_is_larger_than_ccm_keeps_of_a_namespace() {
     let names: Vec<String> = (0..1350).map(|n| format!("other-{n:04}")).collect();
     let names = names.join(",");
     let nodes = format!("pool notin ({names})");

@@ -1,7 +1,7 @@
 //! What people see: each command's output as a file to read, on a cluster with every kind of node.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
-use crate::people::{fits, seen, seen_all};
+use crate::help::{fits, seen, seen_all};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
 use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
+use crate::doctor::broken_clusters::{grown_up, not_ready};
 use crate::doctor::world::{CIDR, World, checks};
-use crate::doctor::worlds::{grown_up, not_ready};
 use crate::screens::{Place, of, shown};
 use sandbox::Half;
 use serde_json::Value;
@@ -135,7 +135,7 @@ fn of_targets(report: &Value, name: &str) -> (String, String) {
 }
 
 #[test]
-fn every_command_says_the_same_of_an_outage() {
+fn every_command_describes_an_outage_in_the_same_words() {
     run_in_parallel(OUTAGES.iter().collect(), |outage| {
         let world = begun(outage);
         let what = outage.what;

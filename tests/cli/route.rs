@@ -1,7 +1,7 @@
 //! What people see of routes: each command's output as a file to read, on a Network with every kind of route.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
-use crate::people::{fits, seen};
+use crate::help::{fits, seen};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;

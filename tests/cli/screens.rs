@@ -2,7 +2,7 @@
 
 use crate::common::{self, Env, env, needs_simulation, snapshot, with};
 use crate::doctor::world::{CIDR, World};
-use crate::people::masked;
+use crate::help::masked;
 use crate::{doctor, lb, node, route};
 use sandbox::{Half, Sandbox};
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ type Screens = (&'static str, fn() -> Place, &'static [&'static [&'static str]])
 #[rustfmt::skip] // A command is a line.
 const SCREENS: &[Screens] = &[
     ("status", || of(World::healthy()), &[&["status", CIDR, ALONE]]),
-    ("trouble", || of(doctor::worlds::broken("all servers are off")), &[
+    ("trouble", || of(doctor::broken_clusters::broken("all servers are off")), &[
         &["status", CIDR, ALONE],
         &["doctor", CIDR, ALONE],
         &["lb", "list"],
         &["lb", "inspect", "default/web"],
         &["node", "list"],
     ]),
-    ("outage", || of(doctor::worlds::broken("the token is refused")), &[
+    ("outage", || of(doctor::broken_clusters::broken("the token is refused")), &[
         &["status", CIDR, ALONE],
         &["lb", "inspect", "default/web", ALONE],
         &["node", "inspect", "worker-1", ALONE],

@@ -119,7 +119,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 }
 
 #[test]
-fn a_used_up_budget_is_respected_and_what_waits_is_told() {
+fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
     let sandbox = simulated_cluster(2);
     let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     // At this scale the first pause lasts 0.4 s, ten ticks.
@@ -136,7 +136,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let of_hetzner = |call: &Call| call.half == Half::Hetzner;
     let first = calls.iter().position(of_hetzner).unwrap();
     let paused = calls[first + 1..].iter().take_while(|call| !of_hetzner(call));
-    let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
+    let polls = paused.filter(|call| call.path == "/api/v1/nodes").count();
     assert!(looks >= 3, "the cluster was looked at {looks} times in the pause");
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
@@ -152,8 +152,8 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
     // The refresh after this answer sees how little is left.
     daemon.logs("put off");
     let mark = sandbox.mark();
-    let looks = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
+    let polls = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
+    wait_until("ten more looks at the cluster", || polls(&sandbox) > 10);
     let asked = sandbox.count_since(mark, |call| call.half == Half::Hetzner);
     assert_eq!(asked, 0, "refreshes can wait");
     sandbox.join_node("late");
@@ -230,14 +230,14 @@ fn survives(half: Half, name: &str, effect: Effect) {
 }
 
 #[test]
-fn a_list_of_servers_that_goes_wrong_leads_to_nothing_wrong() {
+fn a_wrong_list_of_servers_leads_to_no_wrong_write() {
     run_in_parallel(bad_answers(Half::Hetzner), |(name, effect)| {
         survives(Half::Hetzner, name, effect)
     });
 }
 
 #[test]
-fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
+fn a_wrong_list_of_nodes_leads_to_no_wrong_write() {
     run_in_parallel(bad_answers(Half::Kubernetes), |(name, effect)| {
         survives(Half::Kubernetes, name, effect)
     });
@@ -337,7 +337,7 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
 }
 
 #[test]
-fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
+fn a_node_that_somebody_deletes_during_the_pass_is_no_failure() {
     let sandbox = simulated_cluster(2);
     let cluster = Arc::clone(sandbox.cluster());
     let take_away = move |_: &Request| {
@@ -363,7 +363,7 @@ fn an_object_without_a_version_is_no_answer() {
 }
 
 #[test]
-fn events_that_can_t_be_written_hold_nobody_up() {
+fn events_that_cannot_be_written_delay_no_node() {
     let sandbox = socket_cluster(4);
     let slow = on("POST /api/v1/namespaces/default/events", Effect::Slow(LIMIT));
     let slow = sandbox.fault(slow);
@@ -384,9 +384,9 @@ fn an_outage_is_asked_about_ever_less_often() {
     let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
     sandbox.fault(away);
     let _daemon = sandbox.daemon(&[]);
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
-    wait_until("two minutes of ticks", || looks() >= 24);
+    wait_until("two minutes of ticks", || polls() >= 24);
     assert!(hetzner_calls(&sandbox) <= 6 * 3, "{} calls", hetzner_calls(&sandbox));
 }
 
@@ -454,7 +454,7 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
 }
 
 #[test]
-fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
+fn new_nodes_of_a_tick_share_one_list_and_a_retry_needs_none() {
     let sandbox = simulated_cluster(2);
     let world = SandboxAccess::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
@@ -486,7 +486,7 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
 
 /// The write is refused, because the node is another one by now.
 #[test]
-fn a_node_made_anew_under_a_write_is_another_node() {
+fn a_node_that_is_recreated_during_a_write_is_another_node() {
     let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").simulated());
     machine(&sandbox, "w", "w");
     let other = Arc::downgrade(&sandbox);

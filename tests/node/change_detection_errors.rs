@@ -80,7 +80,7 @@ fn a_stale_table_undoes_no_change() {
 }
 
 #[test]
-fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
+fn a_failed_read_by_name_is_repeated_and_delays_no_other_node() {
     let world = SteadyState::new(2, NO_REFRESH);
     let failure = Effect::kubernetes_status(500, "InternalError", "sorry");
     let rule = on("GET /api/v1/nodes/worker-1", failure);

@@ -103,7 +103,7 @@ fn an_unreachable_robot_is_one_line_and_fails_a_pass() {
 }
 
 #[test]
-fn a_node_whose_dedicated_server_is_gone_is_deleted_and_says_why() {
+fn a_node_whose_dedicated_server_was_deleted_is_deleted_with_an_event() {
     let sandbox = initialised(1, 3);
     let _daemon = sandbox.daemon(&[]);
     sandbox.robot().remove(number(&sandbox, "metal-2"));
@@ -412,7 +412,7 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
 
 /// Most ticks have no question about dedicated servers: they don't show that Robot is back.
 #[test]
-fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
+fn an_outage_of_robot_is_one_line_when_it_begins_and_one_when_it_ends() {
     let sandbox = initialised(1, 1);
     let env = with(env(&sandbox), &[("ROBOT_CACHE_TIMEOUT", "10s")]);
     let daemon = Daemon::start(&env, &["--node-status-update-frequency=20s"]);

@@ -90,7 +90,7 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
 }
 
 #[test]
-fn addresses_are_written_before_the_taint_goes() {
+fn addresses_are_written_before_the_taint_is_removed() {
     let sandbox = simulated_cluster(1);
     sandbox.converge();
     let expected = [

@@ -147,7 +147,7 @@ fn a_node_stays_when_the_page_of_servers_is_unclear() {
 }
 
 #[test]
-fn a_server_that_its_page_shows_is_not_gone() {
+fn a_server_that_its_page_shows_counts_as_existing() {
     let (sandbox, daemon) = world();
     let lie = Effect::hetzner_error(404, "not_found", "no");
     sandbox.fault(on("/v1/servers/*", lie));

@@ -135,7 +135,7 @@ fn a_node_stays_when_anything_about_its_server_is_unclear() {
 
 /// Of more servers than it shows, a list says nothing about those that it does not show.
 #[test]
-fn a_list_that_holds_less_than_it_says_is_incomplete() {
+fn a_list_with_fewer_servers_than_it_counts_is_incomplete() {
     for (per_page, last, total) in [(50, json!(null), 120), (50, json!(1), 120), (2, json!(1), 100)]
     {
         let sandbox = initialised(2);
@@ -171,13 +171,13 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
     second_page(&sandbox);
     sandbox.converge();
     let daemon = sandbox.daemon(&[]);
-    let looks = |since| sandbox.calls_of(since, "/api/v1/nodes");
+    let polls = |since| sandbox.calls_of(since, "/api/v1/nodes");
     let start = sandbox.mark();
-    wait_until("the first ticks", || looks(start) > 3);
+    wait_until("the first ticks", || polls(start) > 3);
     let rule = sandbox.fault(rule);
     delete_server(&sandbox, "worker-2");
     let mark = sandbox.mark();
-    wait_until("some ticks", || sandbox.faults().hits(rule) > 0 && looks(mark) > 6);
+    wait_until("some ticks", || sandbox.faults().hits(rule) > 0 && polls(mark) > 6);
     assert!(sandbox.has_node("worker-2") && deletions(&sandbox) == 0, "{name}:\n{}", daemon.log());
     sandbox.faults().remove(rule);
     wait_until("the node to go when the doubt is over", || !sandbox.has_node("worker-2"));
@@ -266,9 +266,9 @@ fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     let patches = || sandbox.count_since(mark, |call| call.method == "PATCH");
     wait_until("two tries", || patches() >= 2);
     // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
-    let looks = || sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("many looks", || looks() >= 120);
-    assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
+    let polls = || sandbox.calls_of(mark, "/api/v1/nodes");
+    wait_until("many looks", || polls() >= 120);
+    assert!(patches() <= 12, "{} tries in {} looks", patches(), polls());
     let told = daemon.log().matches("(TaintingNodeFailed)").count();
     assert_eq!(told, 1, "{}", daemon.log());
     assert!(sandbox.has_event("worker-1", "TaintingNodeFailed"));
@@ -390,18 +390,18 @@ fn nodes_that_are_not_ready_share_a_list_for_some_time_in_a_large_project() {
     let _daemon = sandbox.daemon(&flags);
     let mark = sandbox.mark();
     let count = |path: &str| sandbox.calls_of(mark, path);
-    let looks = || count("/api/v1/nodes");
+    let polls = || count("/api/v1/nodes");
     // Four at each look.
     for four in (1..=NODES).collect::<Vec<_>>().chunks(4) {
-        let before = looks();
+        let before = polls();
         for n in four {
             sandbox.remove_conditions(&format!("worker-{n}"));
         }
-        wait_until("the next look", || looks() > before);
+        wait_until("the next look", || polls() > before);
     }
     let (mark, begun) = (sandbox.mark(), clock::now());
-    let before = looks();
-    wait_until("looks", || looks() >= before + 60);
+    let before = polls();
+    wait_until("looks", || polls() >= before + 60);
     let seconds = common::seconds_since(&sandbox, begun);
     let calls = sandbox.calls().calls_since(mark);
     let calls = calls.iter().filter(|call| call.half == Half::Hetzner);

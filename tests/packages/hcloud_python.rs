@@ -107,7 +107,7 @@ fn an_action_that_runs_locks_its_server() {
 }
 
 #[test]
-fn an_action_that_fails_is_told() {
+fn the_python_client_reports_a_failed_action() {
     let sandbox = hetzner(1);
     let cloud = sandbox.cloud();
     cloud.fail_next_action("stop_server", "timeout", "the host did not answer");

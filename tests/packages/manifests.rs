@@ -216,7 +216,7 @@ fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
 }
 
 #[test]
-fn the_deployment_says_what_ccm_understands() {
+fn ccm_accepts_the_arguments_and_variables_of_the_deployment() {
     struct Given(BTreeMap<String, String>);
     impl Environment for Given {
         fn get(&self, name: &str) -> Option<std::ffi::OsString> {

@@ -154,7 +154,7 @@ fn every_top_level_module_is_in_the_table() {
 }
 
 #[test]
-fn every_module_says_its_job() {
+fn every_module_has_a_comment_about_its_job() {
     for (file, text) in rust_texts(&source("")) {
         let says_it = text.starts_with("//!");
         assert!(says_it, "{} has no doc comment", file.display());
@@ -306,7 +306,7 @@ fn no_test_sleeps() {
         // Servers and clients that are slow with each byte; a holder that renews; a film with a pace.
         "process/deadline.rs",
         "process/leader.rs",
-        "process/metrics/film.rs",
+        "process/metrics/recording.rs",
         "service/sync/shared.rs",
         // Time is what they measure, or what they play.
         "bench/hour.rs",

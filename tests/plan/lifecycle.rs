@@ -81,7 +81,7 @@ fn every_state_of_a_node_and_its_server_has_its_plan() {
 }
 
 #[test]
-fn a_deletion_that_the_guard_holds_back_is_told() {
+fn a_deletion_that_the_guard_prevents_is_reported() {
     let plan = plan_one(&node("memory://1", "False", false), Some(gone(false)), true);
     assert_eq!(plan.obstacle.unwrap().reason, Reason::PossibleNodeDeletion);
 }
@@ -116,7 +116,7 @@ fn taints_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn deletion_needs_a_node_of_ours_not_ready_and_gone_beyond_doubt() {
+fn a_node_is_deleted_only_when_it_is_ours_not_ready_and_its_server_certainly_does_not_exist() {
     for seed in 0..20_000 {
         let mut random = Random::new(seed);
         let own = "memory://1";

@@ -58,7 +58,7 @@ fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
 }
 
 #[test]
-fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
+fn a_label_is_the_server_s_while_its_value_is_unchanged() {
     // Rule; the server's label; the node's; as it was set → the node's, and what is remembered.
     #[rustfmt::skip] // A case is a line.
     #[allow(clippy::type_complexity)]

@@ -170,7 +170,7 @@ fn many_connections_keep_no_probe_out_and_cost_little() {
 
 /// A hundredth: 0.6 s of silence are too many, and an answer is waited for 2 s.
 #[test]
-fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
+fn a_stuck_controller_fails_liveness_with_its_name_until_it_continues() {
     let sandbox = socket_cluster(1);
     let (_daemon, address) = start(&sandbox, 0.01, &["--controllers=cloud-node"]);
     sandbox.wait_for_nodes();
@@ -266,10 +266,10 @@ fn a_taken_port_is_reported_once_and_used_as_soon_as_it_is_free() {
     let daemon = sandbox.daemon(&[&flag]);
     daemon.logs(&format!("health: {address}: Address "));
     sandbox.wait_for_nodes();
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // As many ticks as tries to listen.
-    let mark = looks();
-    wait_until("some more tries", || looks() > mark + 5);
+    let mark = polls();
+    wait_until("some more tries", || polls() > mark + 5);
     drop(taken);
     daemon.logs(LISTENING);
     assert_eq!(get(address, "/readyz"), ok());

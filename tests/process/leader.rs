@@ -137,7 +137,7 @@ fn a_standby_leads_when_the_leader_is_killed() {
 }
 
 #[test]
-fn a_leader_that_is_told_to_end_hands_over_at_once() {
+fn a_leader_that_is_terminated_hands_over_at_once() {
     let sandbox = socket_cluster(1);
     let first = sandbox.daemon(&[]);
     first.logs("leading as");
@@ -177,9 +177,9 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
         let holder = Holder::start(&sandbox, jiff::SignedDuration::from_hours(hours));
         let daemon = sandbox.daemon(&[]);
         daemon.logs("another-host_1 leads; standing by");
-        let looks = || count(&sandbox, |call| is_lease(&call.path));
+        let polls = || count(&sandbox, |call| is_lease(&call.path));
         // A look every 0.2 s: two lease durations.
-        wait_until("15 looks", || looks() >= 15);
+        wait_until("15 looks", || polls() >= 15);
         assert!(!daemon.log().contains("leading"), "{}", daemon.log());
         let begun = Instant::now();
         drop(holder);

@@ -39,9 +39,9 @@ fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
 
 /// Waits for so many looks at the cluster: ticks of controllers.
 fn ticks(sandbox: &Sandbox, count: usize) {
-    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/services");
-    let mark = looks();
-    wait_until("ticks", || looks() > mark + count);
+    let polls = || sandbox.calls().count(|call| call.path == "/api/v1/services");
+    let mark = polls();
+    wait_until("ticks", || polls() > mark + count);
 }
 
 #[test]

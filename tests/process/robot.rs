@@ -94,7 +94,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_all_processes() {
 }
 
 #[test]
-fn a_pass_that_is_refused_notes_it_for_the_next() {
+fn a_pass_with_a_refused_login_remembers_it_for_the_next() {
     let sandbox = start();
     let wrong = with(env(&sandbox), WRONG);
     ccm(&wrong, &["run", "--once"]).with_code(1);
@@ -125,7 +125,7 @@ fn a_command_logs_in_once() {
 }
 
 #[test]
-fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
+fn new_credentials_in_a_file_are_tried_at_once_and_forget_the_refusal() {
     let sandbox = start();
     let (user, password) = sandbox.robot().login();
     let path: PathBuf = sandbox.folder().join("robot-password");

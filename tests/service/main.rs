@@ -7,11 +7,11 @@ mod common;
 mod api_errors;
 
 mod left_over;
-mod not_known;
 mod provider;
 mod refused;
 mod sync;
 mod take_over;
+mod unknown_settings;
 
 /// How many seconds a second of the library's time lasts in the tests that use it without the binary.
 const LIBRARY_SCALE: f64 = 0.01;

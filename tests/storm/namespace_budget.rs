@@ -252,7 +252,7 @@ fn a_service_whose_change_waits_for_calls_is_served_and_gets_the_change_later() 
 }
 
 #[test]
-fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
+fn a_hundred_new_services_of_a_namespace_do_not_wait() {
     let mut world = World::new();
     world.sandbox.create(WEB, &[], &[80]);
     world.ticks(Duration::from_secs(60));

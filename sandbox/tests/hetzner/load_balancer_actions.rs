@@ -190,7 +190,7 @@ fn a_running_action_locks_its_load_balancer_alone() {
 }
 
 #[test]
-fn a_test_says_how_long_an_action_takes() {
+fn a_test_can_set_the_duration_of_an_action() {
     let cloud = Cloud::new(1.0);
     let project = cloud.add_project();
     cloud.add_token(project, TOKEN, false);

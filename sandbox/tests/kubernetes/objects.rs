@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world;
 
 #[test]
-fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
+fn every_write_raises_the_version_once_and_one_without_a_change_does_not() {
     let world = world();
     world.nodes(1);
     let version = || {
@@ -30,7 +30,7 @@ fn every_write_raises_the_version_once_and_a_vain_one_does_not() {
 }
 
 #[test]
-fn a_lease_can_be_put_before_it_is_there() {
+fn a_lease_that_does_not_exist_can_be_put() {
     let world = world();
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lease = json!({"metadata": {"name": "x"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}});

@@ -124,7 +124,7 @@ fn faults_and_deliveries_are_the_same_in_memory_and_over_sockets() {
 }
 
 #[test]
-fn bodies_come_whole_or_not_at_all() {
+fn bodies_arrive_whole_or_not_at_all() {
     let sandbox = Sandbox::builder().in_memory().start();
     let token = &sandbox.projects().token;
     let head =

@@ -155,7 +155,7 @@ fn servers_and_resets_have_a_limit_each() {
 }
 
 #[test]
-fn the_limits_are_those_of_the_documentation_and_come_back_after_their_interval() {
+fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
     // An hour is 1.08 s, in the answer 2.
     let sandbox = servers(1).scale(0.0003).start();
     for (path, limit) in [("/server", 200), ("/reset", 500)] {

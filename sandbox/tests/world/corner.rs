@@ -186,7 +186,7 @@ fn users_are_impersonated_under_names_of_the_corner_with_the_same_rules() {
 }
 
 #[test]
-fn strangers_and_denials_are_the_server_s_to_answer() {
+fn unknown_users_and_denials_are_answered_by_the_real_server() {
     let theirs = theirs();
     let corner = corner(&theirs, 1);
     let status = |token: &str, path: &str| {

@@ -68,7 +68,7 @@ fn a_machine_that_is_gone_stays_unknown() {
 }
 
 #[test]
-fn a_kubelet_leaves_to_the_ccm_what_is_the_ccm_s() {
+fn a_kubelet_does_not_change_the_ccm_s_fields() {
     let sandbox = quiet().start();
     let addresses = json!([{"type": "ExternalIP", "address": "203.0.113.9"}]);
     sandbox.cluster().edit("nodes", None, "worker-1", |node| {

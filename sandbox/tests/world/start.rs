@@ -153,7 +153,7 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
 }
 
 #[test]
-fn a_half_that_was_stopped_comes_back_where_it_was() {
+fn a_half_that_was_stopped_starts_again_at_its_address() {
     // An address of its own: no other test can get the port meanwhile.
     let sandbox =
         Sandbox::builder().address(Ipv4Addr::new(127, 0, 0, 9).into()).heartbeats(false).start();

@@ -89,7 +89,7 @@ fn a_failing_api_is_reported_with_the_fix() {
 }
 
 #[test]
-fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
+fn a_used_up_budget_is_reported_with_the_checks_that_it_prevented() {
     let world = World::healthy();
     let rule = Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner);
     world.fault(rule);

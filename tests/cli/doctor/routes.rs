@@ -117,7 +117,7 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
 
 /// Servers are read first, and a machine may join before the nodes are.
 #[test]
-fn a_node_that_came_meanwhile_is_not_without_its_server() {
+fn a_node_that_joins_between_two_reads_is_not_reported() {
     let world = World::healthy();
     let rule = {
         let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());

@@ -49,7 +49,7 @@ pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
 
 /// Needs no helm: what it renders the rules from is the base's own text, and versions are the program's.
 #[test]
-fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
+fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
     for file in ["role.yaml", "lease.yaml"] {
         let of = |folder_name| std::fs::read(folder().join(folder_name).join(file)).unwrap();
         assert_eq!(of("chart/files"), of("base"), "{file}");

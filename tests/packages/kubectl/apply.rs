@@ -73,7 +73,7 @@ fn a_kustomization_is_applied_and_deleted_as_one() {
 
 /// Commands that speak protobuf and nothing else.
 #[test]
-fn namespaces_and_services_are_created_from_words() {
+fn kubectl_create_creates_namespaces_and_services() {
     let sandbox = simulated(0);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;

@@ -230,7 +230,7 @@ fn every_annotation_is_set_changed_and_removed() {
 }
 
 #[test]
-fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_as_it_is() {
+fn a_bad_value_is_explained_and_changes_nothing() {
     let with_bad = CASES.iter().filter(|case| !case.bad.0.is_empty());
     for (case, profile) in with_bad.flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(case, profile);

@@ -74,7 +74,7 @@ fn eleven_certificates(world: &mut World) {
 }
 
 #[test]
-fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
+fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
     for (number, (break_it, says)) in CASES.iter().enumerate() {
         for profile in PROFILES {
             let mut world = World::new(profile);
@@ -222,7 +222,7 @@ fn a_load_balancer_that_serves_nothing_is_reported() {
 
 /// What keeps the whole Service from being worked on is told alone.
 #[test]
-fn a_bad_value_where_it_has_no_effect_either_is_told_once() {
+fn a_bad_value_without_effect_is_reported_once() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("http-timeout-idle=10s");
     assert!(world.obstacle().contains("use 30s to 300s"));

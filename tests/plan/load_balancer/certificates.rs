@@ -71,7 +71,7 @@ fn a_certificate_is_ordered_before_its_port_and_the_port_is_added_when_it_is_iss
 }
 
 #[test]
-fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
+fn a_failed_issuance_is_reported_with_its_reason_and_the_rest_is_synced() {
     let mut world = world(Profile::CcmFromScratch);
     world.converge();
     let all = world.state.certificates.as_mut().unwrap();
@@ -155,7 +155,7 @@ fn a_named_certificate_that_is_not_issued_yet_is_waited_for() {
 }
 
 #[test]
-fn a_renewal_that_failed_is_told_and_the_port_stays() {
+fn a_failed_renewal_is_reported_and_the_port_stays() {
     let mut world = world(Profile::CcmFromScratch);
     world.converge();
     world.issue();
@@ -169,7 +169,7 @@ fn a_renewal_that_failed_is_told_and_the_port_stays() {
 
 /// A port that shows an uploaded certificate goes on with it until the managed one is there.
 #[test]
-fn a_port_shows_what_it_has_while_another_is_issued() {
+fn a_port_shows_its_old_certificate_while_another_is_issued() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("certificate-type=uploaded http-certificates=one");
     world.converge();

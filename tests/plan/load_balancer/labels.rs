@@ -62,7 +62,7 @@ fn a_load_balancer_gets_a_limited_number_of_labels() {
 
 /// Set by an operator, and by the annotation: the Service's end lifts neither.
 #[test]
-fn a_protected_one_stays_when_its_service_is_deleted() {
+fn a_protected_load_balancer_stays_when_its_service_is_deleted() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("deletion-protection=true");
     world.converge();

@@ -208,7 +208,7 @@ fn nodes_that_are_not_ours_are_reported_and_are_no_targets() {
 
 /// A dry run says what the status will be, not what the old address was.
 #[test]
-fn the_status_is_that_of_the_address_it_will_be_attached_at() {
+fn the_status_has_the_private_address_of_the_coming_attachment() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.converge();
     let ips = |world: &World| -> Vec<String> {

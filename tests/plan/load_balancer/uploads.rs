@@ -62,7 +62,7 @@ fn shown(digits: &[&str]) -> Option<Vec<String>> {
 }
 
 #[test]
-fn each_port_shows_what_its_secrets_hold_and_follows_it() {
+fn each_port_shows_the_present_certificates_of_its_secrets() {
     for profile in PROFILES {
         let mut world = world(profile, "");
         world.set_one("http-tls-secret.https", "web-tls, api-tls");

@@ -152,7 +152,7 @@ fn routes_to_a_node_with_a_range_that_can_t_be_read_are_left_alone() {
 }
 
 #[test]
-fn the_condition_is_set_only_when_it_says_something_else() {
+fn the_condition_is_written_only_when_it_changes() {
     for (has, attached, expected) in [
         (None, true, Some(false)),
         (None, false, Some(true)),
@@ -176,7 +176,7 @@ fn the_condition_is_set_only_when_it_says_something_else() {
 }
 
 #[test]
-fn the_limit_of_routes_is_told_before_it_is_reached() {
+fn the_limit_of_routes_is_reported_before_it_is_reached() {
     for (nodes, others, told, without) in [
         (89, 0, false, 0),
         (90, 0, true, 0),
@@ -343,7 +343,7 @@ fn a_route_that_an_older_cluster_left_blocks_only_its_own_destination() {
 }
 
 #[test]
-fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
+fn a_cluster_range_outside_of_the_network_is_reported_about_the_network() {
     // Range of the network, of the cluster, what is told.
     #[rustfmt::skip] // A case is a line.
     let cases = [

@@ -1,10 +1,10 @@
 //! What Prometheus is told: every metric moves when its cause happens, and everything that the
 //! alerts, the dashboard and `ccm help metrics` name is there.
 
-mod film;
+mod causes;
 mod monitoring;
 mod promtool;
-mod story;
+mod recording;
 mod worlds;
 
 use crate::common::help::has_table;

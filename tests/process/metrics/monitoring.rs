@@ -1,7 +1,7 @@
 //! The pages of `manifests/monitoring`: names, labels and their values are those of the metrics.
 
+use crate::metrics::causes::sequences;
 use crate::metrics::family;
-use crate::metrics::story::stories;
 use ccm::controllers::route::State;
 use ccm::metrics::{Kind, TABLE};
 use ccm::provider::Reason;
@@ -115,8 +115,8 @@ fn every_alert_and_panel_uses_an_existing_metric() {
 /// Does a label have this value: in a story, in a metric's help, as a status or a reason?
 fn is_said(value: &str) -> bool {
     let quoted = format!("{value:?}");
-    let chapters = stories().into_iter().flatten();
-    let mut moves = chapters.flat_map(|(_, _, moves)| *moves);
+    let steps = sequences().into_iter().flatten();
+    let mut moves = steps.flat_map(|(_, _, moves)| *moves);
     let mut helps = TABLE.iter().map(|metric| metric.help);
     let is_in = |help: &str| {
         let mut words = help.split(|c: char| !c.is_alphanumeric() && c != '_');

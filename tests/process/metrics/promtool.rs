@@ -1,8 +1,8 @@
 //! Alerts and dashboard, evaluated by Prometheus' own tool (`make promtool`) on what daemons said in the sandbox.
 
 use crate::common::run_in_parallel;
-use crate::metrics::film::{Film, SHOWN_MINUTES, STEP_S};
 use crate::metrics::monitoring::monitoring;
+use crate::metrics::recording::{Recording, SHOWN_MINUTES, STEP_S};
 use crate::metrics::worlds::{WORLDS, World};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +79,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
     let moved = Mutex::new(BTreeSet::new());
     let wrong = Mutex::new(Vec::new());
     run_in_parallel(WORLDS.iter().collect(), |world: &World| {
-        let film = (world.film)();
+        let recording = (world.recording)();
         let mut tests = vec![which_fire(world)];
         for (title, labels) in world.moves {
             let asked = panels().into_iter().filter(|(other, expression)| {
@@ -88,7 +88,7 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
             });
             let asked: Vec<(String, String)> = asked.collect();
             assert!(!asked.is_empty(), "{}: no panel {title}", world.name);
-            tests.extend(asked.iter().map(|(_, one)| moves(&film, one, labels)));
+            tests.extend(asked.iter().map(|(_, one)| moves(&recording, one, labels)));
             moved.lock().unwrap().extend(asked);
         }
         if world.fires.is_empty() {
@@ -103,11 +103,11 @@ fn every_alert_fires_and_every_panel_moves_when_its_cause_happens() {
             "tests": [{
                 "name": world.name,
                 "interval": format!("{STEP_S}s"),
-                "input_series": film.series(),
+                "input_series": recording.series(),
                 "promql_expr_test": tests,
             }],
         });
-        drop(film);
+        drop(recording);
         // JSON is YAML.
         let path = folder.join(format!("{}.json", world.name.replace(' ', "-")));
         std::fs::write(&path, test.to_string()).unwrap();
@@ -142,7 +142,7 @@ fn which_fire(world: &World) -> Value {
 }
 
 /// Does what the expression says of these labels change after the cause?
-fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
+fn moves(recording: &Recording, expression: &str, labels: &[(&str, &str)]) -> Value {
     let mut chosen = format!("({expression})");
     for (label, value) in labels {
         chosen = format!(
@@ -150,7 +150,7 @@ fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
         );
     }
     // A range does not hold its own begin.
-    let since_s = SHOWN_MINUTES * 60 - film.cause * STEP_S + STEP_S;
+    let since_s = SHOWN_MINUTES * 60 - recording.cause * STEP_S + STEP_S;
     is_one(&format!("max(changes({chosen}[{since_s}s:{STEP_S}s])) > bool 0"))
 }
 

@@ -158,7 +158,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http
 }
 
 #[test]
-fn a_variable_that_names_no_proxy_ends_everything_at_once() {
+fn an_invalid_proxy_variable_ends_ccm_at_once() {
     let world = World::new();
     let scheme = "its scheme is none of http, https, socks5 and socks5h; write it like";
     let port = "the port is a number from 1 to 65535; write it like";

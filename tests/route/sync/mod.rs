@@ -3,10 +3,10 @@
 use crate::common::library;
 use crate::common::routes as world;
 
-mod doubt;
-mod life;
-mod many;
-mod meanwhile;
+mod concurrent_changes;
+mod disabled;
+mod failures;
+mod lifecycle;
 mod replaced;
-mod switches;
-mod trouble;
+mod scale;
+mod unclear_state;

@@ -1,7 +1,7 @@
 //! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
 
+use crate::sync::concurrent_changes::{apis, controller};
 use crate::sync::library::LONG;
-use crate::sync::meanwhile::{apis, controller};
 use crate::sync::world::{Cluster, World};
 use ccm::controllers::route::RouteController;
 use ccm::controllers::{Controller, Report, Selection};

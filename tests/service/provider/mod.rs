@@ -156,7 +156,7 @@ fn a_deletion_with_an_empty_answer_is_a_success() {
 
 /// Types are read once a day; one that is not among them may have come since.
 #[test]
-fn a_type_that_came_since_the_types_were_read_is_found() {
+fn a_type_that_is_newer_than_the_cached_types_is_found() {
     let mut world = World::new();
     world.set(&[("type", "lb21")]);
     let cloud = world.cloud();
@@ -175,7 +175,7 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
 
 /// Some proxy's 200: the load balancer may still be there.
 #[test]
-fn an_answer_of_somebody_else_is_no_success() {
+fn an_answer_that_is_not_the_api_s_is_no_success() {
     let world = World::new();
     world.converge();
     let removal = world.removal();

@@ -360,7 +360,7 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
 
 /// What has no labels would seem to be free, and what has no targets to be unused.
 #[test]
-fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
+fn a_list_without_a_needed_field_is_an_error_that_names_the_field() {
     for field in ["labels", "protection", "services", "targets"] {
         let world = World::new(1);
         world.converge(&[]);

@@ -83,7 +83,7 @@ fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
 }
 
 #[test]
-fn a_certificate_that_comes_later_is_found_without_anybody_asking() {
+fn a_certificate_that_is_created_later_is_found_by_itself() {
     let world = World::new(1);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let https = [("protocol", "https"), ("http-certificates", "site")];

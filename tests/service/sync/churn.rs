@@ -18,7 +18,7 @@ fn set_ready(world: &World, ready: bool) {
 }
 
 #[test]
-fn thirty_nodes_that_flap_are_no_write() {
+fn thirty_nodes_that_flap_cost_no_write() {
     let world = World::new(30);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[("type", "lb21")], &[80]);
@@ -141,7 +141,7 @@ fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
 }
 
 #[test]
-fn an_old_target_stays_until_a_new_one_works() {
+fn an_old_target_stays_until_a_new_target_is_healthy() {
     let world = World::new(2);
     let daemon = world.daemon(&[NO_RESYNC]);
     let of = |node: &str| format!("kubernetes.io/hostname={node}");

@@ -201,7 +201,7 @@ fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
 
 /// It is no error of the command, which then counts by the Service.
 #[test]
-fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_no_answer_does_nothing()
+fn a_shell_without_the_right_to_read_the_lease_uses_the_service_s_uid_and_does_nothing_after_an_error()
  {
     let world = World::new(1);
     world.converge(&[]);

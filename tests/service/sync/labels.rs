@@ -6,7 +6,7 @@ use serde_json::json;
 
 /// With the setting, one write that replaces the whole map, and what an operator added just before stays.
 #[test]
-fn labels_are_set_beside_those_of_others_and_stay() {
+fn labels_are_set_beside_foreign_labels_and_stay() {
     let mut world = World::new(1);
     let default = ("HCLOUD_LOAD_BALANCERS_LABELS", "team=all,cost=1");
     world.set(&[default]);

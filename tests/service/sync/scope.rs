@@ -45,7 +45,7 @@ fn cluster(builder: fn(Builder) -> World) -> (World, Vec<&'static str>) {
 }
 
 #[test]
-fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
+fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
     for wrong in [MISTYPED, CLASS] {
         let (world, names) = cluster(World::of);
         let before = all(&world);

@@ -70,7 +70,7 @@ fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_ser
 
 /// Which ones are allowed is a table in `tests/plan/load_balancer/named_certificates.rs`.
 #[test]
-fn a_certificate_that_a_setting_does_not_allow_is_told_with_the_setting() {
+fn a_certificate_that_a_setting_forbids_is_reported_with_the_setting() {
     const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
     const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
     let named = [("http-certificates.p443", "gateway"); 2];

@@ -265,7 +265,7 @@ fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it(
 
 /// As a CronJob runs it; a person who names a Service has only what concerns that one.
 #[test]
-fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
+fn a_pass_deletes_unused_certificates_and_a_sync_of_one_service_does_not() {
     let world = world();
     world.create("web", FROM_SECRET, &[80, 443]);
     let run = |words: &[&str]| drop(world.ccm(words).with_code(0));
@@ -427,7 +427,7 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
 }
 
 #[test]
-fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
+fn a_refused_upload_leaves_the_old_certificate_and_the_rest_is_synced() {
     let world = world();
     let _daemon = world.daemon(&[NO_RESYNC]);
     create_web(&world);

@@ -127,7 +127,7 @@ impl World {
 
     /// The same where one look takes long.
     pub fn ticks_within(&self, limit: Duration, times: usize) {
-        let looks = || {
+        let polls = || {
             let is_look = |call: &Call| {
                 call.duration.is_some()
                     && call.path == "/api/v1/services"
@@ -136,8 +136,8 @@ impl World {
             self.sandbox.calls().count(is_look)
         };
         // One may be under way that began before what the test did last.
-        let enough = looks() + times + 1;
-        wait_at_most(limit, "looks at Services", || looks() >= enough);
+        let enough = polls() + times + 1;
+        wait_at_most(limit, "looks at Services", || polls() >= enough);
     }
 
     /// What `lb inspect` says.

@@ -257,7 +257,7 @@ impl Left {
     }
 
     /// Looks at Services that were answered, and reads of load balancers.
-    pub fn looks(&self) -> usize {
+    pub fn polls(&self) -> usize {
         let calls = self.sandbox.calls();
         let count = |half: Half, path: &str| {
             calls.count(|call| call.half == half && call.path == path && call.duration.is_some())

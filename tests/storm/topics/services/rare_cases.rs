@@ -137,7 +137,7 @@ fn a_service_that_is_newer_than_the_cached_list_keeps_its_load_balancer() {
 
 /// Both Services see at the same moment that the load balancer is free.
 #[test]
-fn of_two_services_that_ask_for_a_free_load_balancer_one_gets_it() {
+fn one_of_two_services_that_ask_for_a_free_load_balancer_gets_it() {
     let story = story();
     let sandbox = &story.sandbox;
     create_unowned_balancer(sandbox);
@@ -195,7 +195,7 @@ fn a_change_that_an_outage_prevented_is_made_right_after_the_outage() {
 
 /// An operator goes back to Hetzner's controller after the Service's load balancer has lost its labels.
 #[test]
-fn hetzners_controller_takes_the_load_balancer_that_has_the_name_it_would_give() {
+fn hetzners_controller_takes_a_load_balancer_with_the_name_that_it_would_give() {
     let story = story();
     let sandbox = &story.sandbox;
     add(sandbox, "web", Template::plain());

@@ -20,13 +20,13 @@ pub const STEP_S: usize = 30;
 pub const SHOWN_MINUTES: usize = 110;
 
 /// A world, the daemons that are scraped in it, and their scrapes.
-pub struct Film {
+pub struct Recording {
     pub sandbox: Sandbox,
     pub env: Env,
     /// By what Prometheus calls `instance`.
     pub watched: Vec<(&'static str, Watched)>,
     /// None: no scrape was taken.
-    frames: Vec<Option<Scrape>>,
+    scrapes: Vec<Option<Scrape>>,
     /// The last frame before the cause.
     pub cause: usize,
     /// So many frames are repeated.
@@ -35,14 +35,14 @@ pub struct Film {
     pub pace: Duration,
 }
 
-impl Film {
-    pub fn of(sandbox: Sandbox, flags: &[&str]) -> Film {
+impl Recording {
+    pub fn of(sandbox: Sandbox, flags: &[&str]) -> Recording {
         let env = common::env(&sandbox);
-        Film::with(sandbox, env, flags)
+        Recording::with(sandbox, env, flags)
     }
 
     /// One daemon starts, and is scraped from its first moment on: also while its first plans are still to be done.
-    pub fn with(sandbox: Sandbox, env: Env, flags: &[&str]) -> Film {
+    pub fn with(sandbox: Sandbox, env: Env, flags: &[&str]) -> Recording {
         let watched = Watched::start(&env, flags);
         let mut first = watched.scrape();
         let ticked = "ccm_ticks_total{controller=\"cloud-node-controller\",result=\"ok\"}";
@@ -54,11 +54,11 @@ impl Film {
             }
             is_done
         });
-        Film {
+        Recording {
             sandbox,
             env,
             watched: vec![("10.0.0.2:8233", watched)],
-            frames: vec![Some(seen_at("10.0.0.2:8233", first))],
+            scrapes: vec![Some(seen_at("10.0.0.2:8233", first))],
             cause: 0,
             repeated: 1,
             pace: Duration::from_secs(STEP_S as u64).mul_f64(SCALE.parse().unwrap()),
@@ -67,39 +67,39 @@ impl Film {
 
     /// From now on things are otherwise.
     pub fn cause(&mut self) {
-        self.cause = self.frames.len() - 1;
+        self.cause = self.scrapes.len() - 1;
     }
 
     /// So many more scrapes, of which the last two thirds are what is repeated.
-    pub fn roll(&mut self, frames: usize) {
-        self.roll_with(frames, |_| {});
+    pub fn record(&mut self, scrapes: usize) {
+        self.record_with(scrapes, |_| {});
     }
 
     /// The same, with something that is done before each.
-    pub fn roll_with(&mut self, frames: usize, before_each: impl Fn(&Sandbox)) {
+    pub fn record_with(&mut self, scrapes: usize, before_each: impl Fn(&Sandbox)) {
         let step = self.pace;
         let begun = Instant::now();
-        let from = self.frames.len();
-        while self.frames.len() < from + frames {
-            let next = step * (self.frames.len() - from + 1) as u32;
+        let from = self.scrapes.len();
+        while self.scrapes.len() < from + scrapes {
+            let next = step * (self.scrapes.len() - from + 1) as u32;
             std::thread::sleep(next.saturating_sub(begun.elapsed()));
             before_each(&self.sandbox);
             let late = (begun.elapsed() - next).as_millis() / step.as_millis();
             let missed = usize::try_from(late).unwrap();
-            self.frames.extend(vec![None; missed]);
-            let mut frame = Scrape::new();
+            self.scrapes.extend(vec![None; missed]);
+            let mut scrape = Scrape::new();
             for (instance, watched) in &self.watched {
-                frame.extend(seen_at(instance, watched.try_scrape().unwrap_or_default()));
+                scrape.extend(seen_at(instance, watched.try_scrape().unwrap_or_default()));
             }
-            self.frames.push(Some(frame));
+            self.scrapes.push(Some(scrape));
         }
-        self.repeated = (self.frames.len() - from).div_ceil(3) * 2;
-        self.repeated = self.repeated.min(self.frames.len() - from);
+        self.repeated = (self.scrapes.len() - from).div_ceil(3) * 2;
+        self.repeated = self.repeated.min(self.scrapes.len() - from);
     }
 
     /// `input_series` of a test.
     pub fn series(&self) -> Vec<Value> {
-        let all = self.frames.iter().flatten().flat_map(|frame| frame.keys());
+        let all = self.scrapes.iter().flatten().flat_map(|scrape| scrape.keys());
         let all: BTreeSet<&String> = all.collect();
         let shown = SHOWN_MINUTES * 60 / STEP_S;
         let one = |series: &&String| {
@@ -123,23 +123,23 @@ impl Film {
 
     /// What a scrape says of a series; the outer none: there is no scrape.
     fn at(&self, series: &str, at: usize) -> Option<Option<f64>> {
-        let len = self.frames.len();
+        let len = self.scrapes.len();
         if at < len {
-            let frame = self.frames[at].as_ref()?;
-            return Some(frame.get(series).copied());
+            let scrape = self.scrapes[at].as_ref()?;
+            return Some(scrape.get(series).copied());
         }
         let from = len - self.repeated;
         let (round, place) = ((at - from) / self.repeated, (at - from) % self.repeated);
-        let frame = self.frames[from + place].as_ref()?;
-        let mut repeated = self.frames[from..].iter().flatten();
+        let scrape = self.scrapes[from + place].as_ref()?;
+        let mut repeated = self.scrapes[from..].iter().flatten();
         let Some(last) = repeated.clone().next_back()?.get(series) else {
             return Some(None);
         };
         if !is_counter(series) {
-            return Some(Some(*frame.get(series).unwrap_or(last)));
+            return Some(Some(*scrape.get(series).unwrap_or(last)));
         }
-        let first = repeated.find_map(|frame| frame.get(series))?;
-        let value = frame.get(series).unwrap_or(first);
+        let first = repeated.find_map(|scrape| scrape.get(series))?;
+        let value = scrape.get(series).unwrap_or(first);
         Some(Some(value + (last - first) * round as f64))
     }
 }

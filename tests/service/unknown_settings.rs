@@ -438,7 +438,7 @@ fn the_other_profile_s_cluster_is_seen_as_such() {
 
 /// A node's own addresses, and the profile of a new one's provider ID, are not taken from a default either.
 #[test]
-fn nodes_keep_what_the_daemon_gave_them() {
+fn nodes_keep_the_fields_that_the_daemon_set() {
     let world = world(HCLOUD);
     let addresses = || common::addresses(&world.node("worker-1"));
     assert_eq!(addresses()[2], "InternalIP 10.0.0.2");

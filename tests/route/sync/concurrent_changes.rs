@@ -84,7 +84,7 @@ fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
 
 /// The one that was killed had deleted it already; or a person did.
 #[test]
-fn a_route_that_is_gone_before_it_is_replaced_is_added() {
+fn a_route_that_was_deleted_before_its_replacement_is_added() {
     let world = World::synced(2);
     world.set_route("10.244.1.0/24", NOBODY);
     let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.1.0/24"));
@@ -117,7 +117,7 @@ fn a_route_that_is_deleted_during_the_pass_is_added_by_it() {
 
 /// Refused because it is there by now, and nobody could look.
 #[test]
-fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
+fn a_node_is_marked_only_when_a_read_after_the_refusal_lacks_its_route() {
     let world = World::synced(2);
     world.delete_route("10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));

@@ -23,7 +23,7 @@ pub enum Move {
 use Move::{Falls, Grows, Is, Rises};
 
 pub type Cause = fn(&Sandbox);
-pub type Chapter = (&'static str, Cause, &'static [(&'static str, Move)]);
+pub type Step = (&'static str, Cause, &'static [(&'static str, Move)]);
 
 pub fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
     sandbox.register_node(NodeSpec {
@@ -51,15 +51,15 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
 
 /// Each is lived through by a daemon of its own. Robot is asked seldom, so its chapters are stories of their own: then
 /// they wait at the same time.
-pub fn stories() -> Vec<&'static [Chapter]> {
-    let mut stories = vec![STORY];
-    stories.extend(ROBOT.chunks(1));
-    stories
+pub fn sequences() -> Vec<&'static [Step]> {
+    let mut sequences = vec![STEPS];
+    sequences.extend(ROBOT.chunks(1));
+    sequences
 }
 
 /// What happens, and what moves.
 #[rustfmt::skip] // A series is a line.
-const STORY: &[Chapter] = &[
+const STEPS: &[Step] = &[
     ("the daemon starts with three new nodes, one of them dedicated", |_| {}, &[
         ("ccm_build_info{version=\"0.1.0\",profile=\"ccm-from-scratch\"}", Is(1.0)),
         ("ccm_leader", Is(1.0)),
@@ -175,7 +175,7 @@ const STORY: &[Chapter] = &[
 
 /// The chapters of Robot.
 #[rustfmt::skip] // A series is a line.
-const ROBOT: &[Chapter] = &[
+const ROBOT: &[Step] = &[
     ("Robot takes no more calls", |sandbox| {
         sandbox.fault(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
     }, &[
@@ -193,15 +193,15 @@ const ROBOT: &[Chapter] = &[
 
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
-    run_in_parallel(stories(), happens);
-    let moves = stories().into_iter().flatten();
+    run_in_parallel(sequences(), happens);
+    let moves = sequences().into_iter().flatten();
     let told: BTreeSet<&str> =
         moves.flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series))).collect();
     let all: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
-    assert_eq!(told, all, "the stories have to tell of every metric");
+    assert_eq!(told, all, "the sequences have to tell of every metric");
 }
 
-fn happens(story: &[Chapter]) {
+fn happens(sequence: &[Step]) {
     let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").scale(0.1).start();
     // Its address would be a healthy target.
@@ -213,13 +213,13 @@ fn happens(story: &[Chapter]) {
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);
     sandbox.wait_for_nodes();
-    for (chapter, cause, moves) in story {
+    for (step, cause, moves) in sequence {
         let before = watched.scrape();
         cause(&sandbox);
         for (series, how) in *moves {
             let was = before.get(*series).copied();
             let mut now = None;
-            wait_until(&format!("{series}, when {chapter} (was {was:?})"), || {
+            wait_until(&format!("{series}, when {step} (was {was:?})"), || {
                 now = watched.scrape().get(*series).copied();
                 match (how, was, now) {
                     (Is(value), _, now) => now == Some(*value),

@@ -194,7 +194,7 @@ fn several_targets_that_are_refused_for_one_reason_are_reported_once() {
 }
 
 #[test]
-fn an_action_that_never_ends_holds_up_only_its_own() {
+fn an_action_that_never_ends_delays_only_its_own_service() {
     let world = World::new(1);
     world.converge(&[]);
     world.create("web", &[], &[80]);

@@ -158,7 +158,7 @@ fn an_annotation_or_a_report_takes_no_address_from_an_initialised_node() {
 }
 
 #[test]
-fn an_address_that_a_kubelet_was_given_is_not_one_of_an_initialised_node() {
+fn an_address_given_to_a_kubelet_is_refused_when_an_initialised_node_has_it() {
     let (sandbox, env) = initialised(2, 0);
     let env = with(env, &[("HCLOUD_INSTANCES_INTERNAL_IP_FROM", "kubelet")]);
     annotate(&sandbox, "worker-1", PROVIDED, "100.64.0.7");

@@ -9,7 +9,7 @@ fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>)
     let _daemon = world.daemon(flags);
     world.ticks(6);
     let mark = world.mark();
-    world.ticks(looks);
+    world.ticks(polls);
     (world.cloud_calls(mark).len(), world.writes(mark))
 }
 
@@ -17,7 +17,7 @@ fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>)
 const LOOKS: usize = 120;
 
 #[test]
-fn twenty_services_are_no_write_and_few_calls() {
+fn twenty_synced_services_cost_no_write_and_few_calls() {
     common::run_in_parallel(PROFILES.to_vec(), |profile| {
         let calls_with = |services: usize| {
             let world = World::new(3);
@@ -41,7 +41,7 @@ fn twenty_services_are_no_write_and_few_calls() {
 }
 
 #[test]
-fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
+fn a_restarted_daemon_writes_nothing_in_a_right_cluster() {
     for profile in PROFILES {
         let world = World::with_network(2);
         world.converge(&[profile]);

@@ -109,7 +109,7 @@ fn a_route_is_deleted_with_its_node() {
 
 /// A cluster autoscaler may give a new node the pods of one that went.
 #[test]
-fn a_node_made_anew_with_the_same_pods_gets_the_route() {
+fn a_recreated_node_with_the_same_pods_gets_the_route() {
     let world = World::synced(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);

@@ -48,7 +48,7 @@ fn a_missing_network_is_one_warning_where_routes_were_requested() {
 }
 
 #[test]
-fn a_dual_stack_cluster_of_the_other_profile_has_routes_when_it_says_so() {
+fn a_dual_stack_cluster_of_the_other_profile_has_routes_on_request() {
     let world = World::new(2);
     let env = with(world.env.clone(), &[(ENABLED, "true")]);
     let _daemon = Daemon::start(&env, &[BOTH, HCLOUD, "--allocate-node-cidrs=true"]);

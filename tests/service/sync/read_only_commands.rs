@@ -76,7 +76,7 @@ fn a_sync_makes_the_changes_of_its_dry_run() {
 }
 
 #[test]
-fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
+fn a_command_reports_that_its_controller_is_turned_off_and_does_nothing() {
     let mut world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.set(&[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")]);

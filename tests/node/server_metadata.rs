@@ -37,7 +37,7 @@ fn label(sandbox: &Sandbox, key: &str) -> Value {
 }
 
 #[test]
-fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() {
+fn labels_and_taints_of_the_server_are_set_with_the_patch_that_removes_the_taint() {
     let sandbox = simulated_cluster(1);
     edit_server(&sandbox, "worker-1", |server| {
         server["labels"] = json!({
@@ -151,7 +151,7 @@ fn a_wrong_answer_removes_no_label() {
 }
 
 #[test]
-fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time() {
+fn each_special_state_of_a_server_is_one_event() {
     let sandbox = simulated_cluster(1);
     let daemon = sandbox.daemon(OFTEN);
     sandbox.wait_for_nodes();
@@ -196,7 +196,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
 }
 
 #[test]
-fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
+fn an_annotated_internal_ip_is_used_unless_another_node_has_it() {
     let sandbox = common::networked(3).simulated();
     let annotate = |name: &str, ip: &'static str| {
         edit_node(&sandbox, name, |node| {

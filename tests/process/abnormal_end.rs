@@ -96,7 +96,7 @@ fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     let kubeconfig = common::variable(&env, "KUBECONFIG");
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "ending::child", "--ignored", "--nocapture"])
+        .args(["--exact", "abnormal_end::child", "--ignored", "--nocapture"])
         .env(KUBECONFIG_OF_CHILD, kubeconfig)
         .env("RUST_BACKTRACE", "full");
     let begun = Instant::now();
@@ -105,7 +105,7 @@ fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(
-        stderr.starts_with("ccm: internal error at tests/process/ending.rs:")
+        stderr.starts_with("ccm: internal error at tests/process/abnormal_end.rs:")
             && stderr.contains(BUG),
         "{stderr}"
     );

@@ -47,7 +47,7 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
 }
 
 #[test]
-fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_types_and_a_server_too() {
+fn a_service_costs_three_calls_and_the_first_service_two_more() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     for (name, first) in [("web", 1), ("other", 0)] {
