@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The Lease's waits are shortened to a tenth at most (`cli/wire.rs`); 400 ms of that are 2 s of `SCALE`.
 pub const RETRY_PERIOD: &str = "--leader-elect-retry-period=400ms";
 /// In a real hour, at the default of `--node-sync-interval`.
-pub const LOOKS: usize = 720;
+pub const POLLS: usize = 720;
 /// In a real hour, at the default of `--leader-elect-retry-period`.
 pub const RENEWALS: usize = 1800;
 pub const NODES: usize = 100;

@@ -115,7 +115,7 @@ fn wait_for_looks(sandbox: &Sandbox) {
     let is_look = |call: &Call| {
         call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
     };
-    wait_at_most(PATIENCE, "more looks at all of them", || sandbox.calls().count(is_look) >= 5);
+    wait_at_most(PATIENCE, "more polls of all of them", || sandbox.calls().count(is_look) >= 5);
 }
 
 fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {

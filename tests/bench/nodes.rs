@@ -125,7 +125,7 @@ pub fn together(nodes: usize) -> Vec<Figure> {
     });
     let mark = sandbox.calls().mark();
     let is_look = |call: &Call| call.path == "/api/v1/nodes" && call.status.is_some();
-    wait_until("three more looks", || {
+    wait_until("three more polls", || {
         let later = |call: &Call| call.sequence > mark && is_look(call);
         sandbox.calls().count(later) >= 3
     });
@@ -135,11 +135,11 @@ pub fn together(nodes: usize) -> Vec<Figure> {
     let title = |what: &str| format!("{nodes} nodes at once, interval 1 s: {what}");
     // On a real API server they take longer to register than one interval, and each look finds new ones.
     let polls = 1 + registering.as_secs() as usize;
-    let calls_limit = looks * (2 * nodes.div_ceil(SERVERS_A_PAGE) + 4);
+    let calls_limit = polls * (2 * nodes.div_ceil(SERVERS_A_PAGE) + 4);
     vec![
         Figure::seconds(title("all initialised"), took),
         Figure::count(title("Hetzner calls"), hetzner_calls).at_most(calls_limit as f64),
-        Figure::count(title("Hetzner calls in three looks more"), steady_calls).at_most(0.0),
+        Figure::count(title("Hetzner calls in three more polls"), steady_calls).at_most(0.0),
         Figure::count(title("Kubernetes calls"), kubernetes_calls),
         Figure::bytes(title("peak memory"), daemon.memory_kb().0 * 1024),
     ]
@@ -153,7 +153,7 @@ fn address(daemon: &Daemon) -> Option<String> {
 }
 
 fn first_look(sandbox: &Sandbox) {
-    wait_until("the first look", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
+    wait_until("the first poll", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
 }
 
 /// The write that ends a node's initialisation.

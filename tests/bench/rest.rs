@@ -1,7 +1,7 @@
 //! An hour in which little happens: what is asked of both APIs, and the processor time.
 
 use crate::figure::Figure;
-use crate::hour::{self, LOOKS, NODES, RENEWALS, Steady};
+use crate::hour::{self, NODES, POLLS, RENEWALS, Steady};
 use sandbox::Half;
 
 /// Refreshes, at the default of `--node-status-update-frequency`.
@@ -40,7 +40,7 @@ fn hetzner_calls_for_a_node_not_ready(hours: &Steady) -> Figure {
 }
 
 fn polls(hours: &Steady) -> Figure {
-    let title = format!("looks at the nodes in that hour ({LOOKS} in a real one)");
+    let title = format!("polls of the nodes in that hour ({POLLS} in a real one)");
     Figure::count(title, hours.steady.polls())
 }
 
@@ -55,7 +55,7 @@ fn kubernetes_bytes(hours: &Steady) -> Figure {
 
 fn kubernetes_share(hours: &Steady) -> Figure {
     let whole_lists = hours.steady.polls() * hours.list_bytes;
-    Figure::percent("  of whole lists at every look", read(hours), whole_lists)
+    Figure::percent("  of whole lists at every poll", read(hours), whole_lists)
         .at_most(SHARE_PERCENT)
 }
 
@@ -68,6 +68,6 @@ fn read(hours: &Steady) -> usize {
 fn cpu(hours: &Steady) -> Figure {
     let steady = &hours.steady;
     let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-    let factor = missing(LOOKS, steady.polls()).max(missing(RENEWALS, steady.renewals())).max(1.0);
+    let factor = missing(POLLS, steady.polls()).max(missing(RENEWALS, steady.renewals())).max(1.0);
     Figure::seconds("CPU an hour, 100 nodes", steady.cpu.mul_f64(factor)).at_most(CPU_SECONDS)
 }

@@ -7,7 +7,7 @@
 
 use crate::common::{Cluster, Daemon, ccm, env, is_lease, real_time, with};
 use crate::figure::Figure;
-use crate::hour::{self, LOOKS, RENEWALS};
+use crate::hour::{self, POLLS, RENEWALS};
 use crate::{NODE_BYTES, hetzner};
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
@@ -130,7 +130,7 @@ impl World {
         let calls: Vec<&Call> = hour.of(Half::Hetzner).collect();
         let of = |path: &str| calls.iter().filter(|call| call.path == path).count();
         let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
-        let factor = missing(LOOKS, hour.polls()).max(missing(RENEWALS, hour.renewals()));
+        let factor = missing(POLLS, hour.polls()).max(missing(RENEWALS, hour.renewals()));
         let cpu = hour.cpu.mul_f64(factor.max(1.0));
         let of_kubernetes = hour.of(Half::Kubernetes).map(|call| call.answer_bytes);
         vec![
@@ -138,7 +138,7 @@ impl World {
                 .at_most(REFRESH_CALLS as f64),
             Figure::count("  for servers", of("/v1/servers")),
             Figure::count("  for load balancers", of("/v1/load_balancers")),
-            Figure::count(format!("  polls of the nodes ({LOOKS} in a real hour)"), hour.polls()),
+            Figure::count(format!("  polls of the nodes ({POLLS} in a real hour)"), hour.polls()),
             Figure::bytes("  read from Kubernetes", of_kubernetes.sum::<usize>() as u64),
             Figure::seconds("  processor time", cpu).at_most(CPU_SECONDS),
         ]

@@ -29,7 +29,7 @@ const UNTIL_ALL_ARE_PLANNED: Duration = Duration::from_secs(45);
 const CHANGE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
 /// Metrics are many lines: they are read at each of so many looks.
-const LOOKS_OF_METRICS: usize = 4;
+const POLLS_OF_METRICS: usize = 4;
 
 pub fn all() -> Vec<Figure> {
     let sandbox = builder().nodes(NODES).heartbeats(false).start();
@@ -105,7 +105,7 @@ struct Watch {
 
 #[derive(Default)]
 struct Seen {
-    looks: usize,
+    polls: usize,
     /// Answers of `/livez` with another status than 200, or none.
     not_ok: usize,
     rounds: Vec<Round>,
@@ -136,7 +136,7 @@ impl Watch {
                 seen.polls += 1;
                 seen.not_ok += usize::from(get(&base, "/livez").is_none());
                 thread::sleep(LOOK);
-                if !seen.looks.is_multiple_of(LOOKS_OF_METRICS) {
+                if !seen.polls.is_multiple_of(POLLS_OF_METRICS) {
                     continue;
                 }
                 let now = ticks(&base);

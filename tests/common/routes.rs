@@ -169,19 +169,19 @@ impl World {
 
     /// Waits until `ccm` has listed the nodes at least `times` more times.
     pub fn wait_for_polls(&self, times: usize) {
-        let looks = || {
+        let polls = || {
             let is_look = |call: &Call| call.duration.is_some() && call.path == "/api/v1/nodes";
             self.sandbox.calls().count(is_look)
         };
-        let enough = looks() + times + 1;
-        wait_until("looks at nodes", || looks() >= enough);
+        let enough = polls() + times + 1;
+        wait_until("polls of nodes", || polls() >= enough);
     }
 
     /// Waits until `ccm` has read the Network `times` more times.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;
-        wait_until("looks at the Network", || reads() >= enough);
+        wait_until("polls of the Network", || reads() >= enough);
     }
 }
 

@@ -69,7 +69,7 @@ impl SteadyState {
             reads.iter().filter(|read| **read == Read::Table).count()
         };
         let before = tables();
-        wait_until("looks at the table", || tables() >= before + count);
+        wait_until("polls of the table", || tables() >= before + count);
     }
 
     /// Whether the node is tainted because its server is off.

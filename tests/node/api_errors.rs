@@ -137,7 +137,7 @@ fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
     let first = calls.iter().position(of_hetzner).unwrap();
     let paused = calls[first + 1..].iter().take_while(|call| !of_hetzner(call));
     let polls = paused.filter(|call| call.path == "/api/v1/nodes").count();
-    assert!(looks >= 3, "the cluster was looked at {looks} times in the pause");
+    assert!(polls >= 3, "the cluster was polled {polls} times in the pause");
     sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
     daemon.logged("WARN", 1);
@@ -153,7 +153,7 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
     daemon.logs("put off");
     let mark = sandbox.mark();
     let polls = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("ten more looks at the cluster", || polls(&sandbox) > 10);
+    wait_until("ten more polls of the cluster", || polls(&sandbox) > 10);
     let asked = sandbox.count_since(mark, |call| call.half == Half::Hetzner);
     assert_eq!(asked, 0, "refreshes can wait");
     sandbox.join_node("late");

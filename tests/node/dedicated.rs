@@ -126,7 +126,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
     }
     sandbox.kubelets().expire();
     wait_until("the taint", || sandbox.has_taint("metal-1", SHUTDOWN));
-    wait_until("a look at each", || robot_calls(&sandbox, "/reset") >= 6);
+    wait_until("a poll of each", || robot_calls(&sandbox, "/reset") >= 6);
     assert!(!sandbox.has_taint("metal-2", SHUTDOWN));
     assert!(!sandbox.has_taint("metal-3", SHUTDOWN));
     sandbox.robot().set_power(number(&sandbox, "metal-1"), true);

@@ -124,13 +124,13 @@ fn a_steady_state_costs_no_hetzner_call_and_no_write() {
         (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
     });
     // What a daemon finds out once, at its start.
-    wait_until("a look for orphans", || {
+    wait_until("a search for orphans", || {
         let is_look = |call: &Call| call.path == "/v1/load_balancers";
         sandbox.calls().count(is_look) > 0
     });
     let mark = sandbox.mark();
     let since = || sandbox.calls().calls_since(mark);
-    wait_until("thirty looks", || sandbox.calls_of(mark, "/api/v1/nodes") > 30);
+    wait_until("thirty polls", || sandbox.calls_of(mark, "/api/v1/nodes") > 30);
     let others: Vec<String> = since()
         .iter()
         .filter(|call| !is_lease(&call.path))
@@ -154,7 +154,7 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
         let lists = calls.iter().filter(|call| call.path == "/v1/servers");
         lists.map(|call| call.started).collect::<Vec<_>>()
     };
-    wait_until("six looks", || lists().len() >= 6);
+    wait_until("six polls", || lists().len() >= 6);
     let pauses: Vec<_> = lists().windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] > pauses[1] * 2, "{pauses:?}");
     assert!(!is_initialised(&sandbox.node("stray")), "{}", daemon.log());

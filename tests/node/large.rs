@@ -138,7 +138,7 @@ fn a_node_stays_when_the_page_of_servers_is_unclear() {
         let mark = sandbox.mark();
         lose(&sandbox, "worker-2");
         let is_look = |call: &&Call| call.path != "/v1/servers";
-        wait_until("a second look", || {
+        wait_until("a second poll", || {
             let calls = of_servers(&sandbox, mark);
             calls.iter().filter(is_look).count() >= 2
         });

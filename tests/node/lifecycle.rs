@@ -267,8 +267,8 @@ fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     wait_until("two tries", || patches() >= 2);
     // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
     let polls = || sandbox.calls_of(mark, "/api/v1/nodes");
-    wait_until("many looks", || polls() >= 120);
-    assert!(patches() <= 12, "{} tries in {} looks", patches(), polls());
+    wait_until("many polls", || polls() >= 120);
+    assert!(patches() <= 12, "{} tries in {} polls", patches(), polls());
     let told = daemon.log().matches("(TaintingNodeFailed)").count();
     assert_eq!(told, 1, "{}", daemon.log());
     assert!(sandbox.has_event("worker-1", "TaintingNodeFailed"));
@@ -359,7 +359,7 @@ fn not_ready_nodes_cost_few_calls() {
     let mark = sandbox.mark();
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10h"]);
     // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
-    wait_until("a minute's looks", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
+    wait_until("a minute's polls", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
     let asked = sandbox.count_since(mark, |call| call.path.starts_with("/v1/servers/"));
     assert!((1..=4).contains(&asked), "asked {asked} times");
 }
@@ -397,11 +397,11 @@ fn nodes_that_are_not_ready_share_a_list_for_some_time_in_a_large_project() {
         for n in four {
             sandbox.remove_conditions(&format!("worker-{n}"));
         }
-        wait_until("the next look", || polls() > before);
+        wait_until("the next poll", || polls() > before);
     }
     let (mark, begun) = (sandbox.mark(), clock::now());
     let before = polls();
-    wait_until("looks", || polls() >= before + 60);
+    wait_until("polls", || polls() >= before + 60);
     let seconds = common::seconds_since(&sandbox, begun);
     let calls = sandbox.calls().calls_since(mark);
     let calls = calls.iter().filter(|call| call.half == Half::Hetzner);

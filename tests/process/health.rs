@@ -295,7 +295,7 @@ fn no_health_server_is_started_without_an_address_or_for_one_pass() {
     let once = sandbox.ccm(&["run", "--once"]).with_code(0);
     assert!(!once.stderr.contains("health"), "{once:?}");
     let daemon = sandbox.daemon(&["--metrics-address="]);
-    wait_until("a look at the cluster", || {
+    wait_until("a poll of the cluster", || {
         sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 2
     });
     assert!(!daemon.log().contains("health"), "{}", daemon.log());

@@ -179,7 +179,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
         daemon.logs("another-host_1 leads; standing by");
         let polls = || count(&sandbox, |call| is_lease(&call.path));
         // A look every 0.2 s: two lease durations.
-        wait_until("15 looks", || polls() >= 15);
+        wait_until("15 polls", || polls() >= 15);
         assert!(!daemon.log().contains("leading"), "{}", daemon.log());
         let begun = Instant::now();
         drop(holder);
@@ -265,7 +265,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().any(|call| call.half == Half::Hetzner)
     };
-    wait_until("a look at its server", asked);
+    wait_until("a poll of its server", asked);
     let mended = sandbox.mark();
     sandbox.faults().remove(failing);
     sandbox.wait_for_node("late");

@@ -143,7 +143,11 @@ mod tests {
     }
 
     /// Returns the effects on ten calls to each of a hundred paths, when the calls are made in this order.
-    fn random_faults(seed: u64, rate: f64, order: impl Iterator<Item = u64>) -> Vec<(String, String)> {
+    fn random_faults(
+        seed: u64,
+        rate: f64,
+        order: impl Iterator<Item = u64>,
+    ) -> Vec<(String, String)> {
         let mut random = Random::new(seed, rate);
         let mut drawn: Vec<(String, String)> = order
             .filter_map(|path| {

@@ -77,7 +77,7 @@ fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
     world.faults().add(on(DELETE, slow));
     let rule = router_comes_at_read(&world);
     controller(LONG, Duration::ZERO).sync(&apis(&world));
-    assert_eq!(world.faults().hits(rule), 1, "no second look");
+    assert_eq!(world.faults().hits(rule), 1, "no second poll");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
 }

@@ -5,7 +5,7 @@ use crate::sync::world::{Cluster, PROFILES, World};
 use sandbox::Half;
 
 /// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
-fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>) {
+fn calls_in(world: &World, flags: &[&str], polls: usize) -> (usize, Vec<String>) {
     let _daemon = world.daemon(flags);
     world.ticks(6);
     let mark = world.mark();
@@ -14,7 +14,7 @@ fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>)
 }
 
 /// The looks of ten minutes; the rest of an hour is the same.
-const LOOKS: usize = 120;
+const POLLS: usize = 120;
 
 #[test]
 fn twenty_synced_services_cost_no_write_and_few_calls() {
@@ -26,7 +26,7 @@ fn twenty_synced_services_cost_no_write_and_few_calls() {
             }
             world.converge(&[profile]);
             let flags = ["--leader-elect=false", profile];
-            let (calls, writes) = calls_in(&world, &flags, LOOKS);
+            let (calls, writes) = calls_in(&world, &flags, POLLS);
             assert_eq!(writes, Vec::<String>::new(), "{profile}, {services}");
             calls
         };

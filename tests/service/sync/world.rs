@@ -137,7 +137,7 @@ impl World {
         };
         // One may be under way that began before what the test did last.
         let enough = polls() + times + 1;
-        wait_at_most(limit, "looks at Services", || polls() >= enough);
+        wait_at_most(limit, "polls of Services", || polls() >= enough);
     }
 
     /// What `lb inspect` says.

@@ -55,7 +55,7 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
         let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
         let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
         let enough = left.polls() + 3;
-        wait_until("looks at everything", || left.polls() >= enough);
+        wait_until("polls of everything", || left.polls() >= enough);
         let log = daemon.log();
         assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}: {log}");
         left.is_as(&before, &format!("{case}: {log}"));
