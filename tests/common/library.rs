@@ -1,4 +1,5 @@
-//! The library's controllers in the test's own process: how they reach the APIs, and how they are stopped by force.
+//! Runs the library's controllers in the test's own process, with access to the APIs of a sandbox, and kills them after
+//! a number of writes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;

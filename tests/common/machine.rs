@@ -2,7 +2,7 @@
 //! Nothing on the machine waits for real time.
 //!
 //! One thread runs a whole story. Time passes when a call is made, when a program waits, and when the story says so. A
-//! process may be stopped when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
+//! process may be paused when it reads a clock, as by a virtual machine that is moved. Time then jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
 use super::library::SCALE;
@@ -53,7 +53,7 @@ pub struct Machine {
     scale: Option<f64>,
 }
 
-/// The work that other processes do while a process is stopped. The function is called twice: with false when the stop
+/// The work that other processes do while a process is paused. The function is called twice: with false when the pause
 /// begins, and with true before the process continues.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
 

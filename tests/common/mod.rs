@@ -446,9 +446,12 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
 }
 
 /// Returns an effect of a rule: the action of a person just before the APIs handle a call.
-pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
+pub fn before(
+    sandbox: &Arc<Sandbox>,
+    manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
+) -> Effect {
     let sandbox = Arc::downgrade(sandbox);
-    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
+    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| manual_change(sandbox)))
 }
 
 /// Returns an effect that sends this answer instead of the API's.

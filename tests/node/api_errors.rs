@@ -1,4 +1,4 @@
-//! Nodes in bad times: kills, conflicts, outages, lists that go wrong, budgets used up.
+//! Nodes while something fails: kills, conflicts, outages, wrong lists, and budgets that are used up.
 
 use crate::common::library::{LONG, SandboxAccess};
 use crate::common::{
@@ -101,7 +101,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
         });
     };
     sandbox.fault(on("PATCH /api/v1/nodes/worker-1/status", Effect::before(change)));
-    // At the usual scale the list of servers could grow too old between two tries.
+    // The real time is used because the list of servers could grow too old between two tries in scaled time.
     let unscaled = common::real_time(&sandbox);
     let ran = ccm(&unscaled, &["run", "--once"]).with_code(1);
     assert!(
@@ -122,7 +122,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
     let sandbox = simulated_cluster(2);
     let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    // At this scale the first pause lasts 0.4 s, ten ticks.
+    // In this time scale the first pause lasts 0.4 s, which is ten ticks.
     let scaled = common::at_scale(&sandbox, 0.2);
     // The others have questions of their own, which they would ask first at this very moment.
     let daemon =
@@ -131,7 +131,7 @@ fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
     daemon.logs("rate_limit_exceeded");
     wait_until("a second try", || sandbox.faults().hits(rule) == 2);
     sandbox.faults().remove(rule);
-    // Between the first call to Hetzner and the second one, the last look belongs to the second.
+    // The last poll between the first and the second call to Hetzner belongs to the second call.
     let calls = sandbox.calls().calls();
     let of_hetzner = |call: &Call| call.half == Half::Hetzner;
     let first = calls.iter().position(of_hetzner).unwrap();
@@ -178,7 +178,7 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
     );
 }
 
-/// What an API may answer instead of its list.
+/// Returns answers that an API may give instead of its list.
 fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
     let error = match half {
         Half::Hetzner => Effect::hetzner_error(500, "server_error", "sorry"),
@@ -243,7 +243,7 @@ fn a_wrong_list_of_nodes_leads_to_no_wrong_write() {
     });
 }
 
-/// Every kind of fault, at random, on both sides; the seed is in the message of a failure.
+/// Faults of all kinds happen at random in both APIs. The message of a failure contains the seed.
 #[test]
 fn nodes_are_right_again_after_any_faults() {
     for seed in common::seeds::chosen(1..=6) {
@@ -253,7 +253,7 @@ fn nodes_are_right_again_after_any_faults() {
         let state = || format!("seed {seed} does not heal:\n{}", daemon.log());
         common::wait_or(LIMIT * 2, state, || all_initialised(&sandbox));
         sandbox.faults().clear();
-        // Its Lease is free at once.
+        // The daemon releases its Lease at once.
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "seed {seed}: {}", daemon.log());
         let settled = sandbox.ccm(&["run", "--once"]);
@@ -273,7 +273,7 @@ fn nodes_are_right_again_after_any_faults() {
     }
 }
 
-/// It may have become another machine's node meanwhile, of which the list says nothing.
+/// The node may have become another machine's node meanwhile, which the list does not show.
 #[test]
 fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     let sandbox = simulated_cluster(2);
@@ -311,7 +311,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
     let sandbox = simulated_cluster(2);
     let old = sandbox.server_id("worker-2");
-    // While the first node is written, slowly, the second one's server is replaced.
+    // The server of the second node is replaced while the write to the first node is slow.
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
     let replace = move |_: &Request| {
         cloud.delete_server(old);
@@ -385,7 +385,7 @@ fn an_outage_is_asked_about_ever_less_often() {
     sandbox.fault(away);
     let _daemon = sandbox.daemon(&[]);
     let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
-    // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
+    // In two minutes the API is called at once and after 5, 15, 35 and 75 seconds, with three tries each.
     wait_until("two minutes of ticks", || polls() >= 24);
     assert!(hetzner_calls(&sandbox) <= 6 * 3, "{} calls", hetzner_calls(&sandbox));
 }
@@ -398,7 +398,7 @@ fn lists_of_servers(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
 }
 
-/// With lists of servers that stay young.
+/// Returns a controller whose lists of servers are always new.
 fn controller() -> NodeController {
     NodeController::new(Settings {
         sync_interval: Duration::from_secs(5),
@@ -407,7 +407,8 @@ fn controller() -> NodeController {
     })
 }
 
-/// The node's name, the server's name, and what both have: the machine that is made anew.
+/// Replaces a machine. The new node and the new server have the same names as the old ones. Returns the ID of
+/// the new server.
 fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
     let cloud = sandbox.cloud();
     cloud.delete_server(sandbox.server_id(server));
@@ -496,7 +497,7 @@ fn a_node_that_is_recreated_during_a_write_is_another_node() {
     let rule = on("PATCH /api/v1/nodes/w/status", Effect::before(replace));
     sandbox.fault(rule.times(1));
     let _daemon = sandbox.daemon(&[]);
-    // Between its deletion and its return there is none.
+    // There is no node between its deletion and its return.
     let found = || sandbox.cluster().get("nodes", None, "w");
     wait_until("the new node", || found().is_some_and(|node| is_initialised(&node)));
     let id = sandbox.server_id("w");
@@ -521,7 +522,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
         findings.map(|finding| finding.reason).collect()
     };
     assert_eq!(findings(&evaluated()), []);
-    // One that is gone for good is said to be missing without another list.
+    // A server that was deleted for good is reported as missing without another list.
     sandbox.cloud().delete_server(id);
     world.instances(Duration::ZERO, Urgency::Needed).unwrap();
     let lists = lists_of_servers(&sandbox);

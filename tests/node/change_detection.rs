@@ -1,5 +1,4 @@
-//! How the daemon sees that something happened to a node, and how little it reads for that:
-//! the binary against the sandbox.
+//! How the daemon notices that a node changed, and how little it reads for that. The binary runs against the sandbox.
 
 use crate::common::library::SandboxAccess;
 use crate::common::steady_state::{NO_REFRESH, Read, SteadyState, is_table, read};
@@ -34,8 +33,8 @@ fn a_daemon_without_work_reads_only_tables() {
     }
 }
 
-/// The version of a list changes with every write of such an object, and that of the cluster with any: what is listed
-/// may be the same all the same, and is not parsed again.
+/// The version of a list changes with every write of such an object, and the version of the cluster with any write. The
+/// list may still be the same, and then it is not parsed again.
 #[test]
 fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
     let sandbox = simulated_cluster(3);
@@ -69,7 +68,7 @@ fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
         cluster.create("secrets", Some("default"), object);
     };
     let mut before = (services(), nodes(&apis));
-    // What is done, and whether the Services, and the nodes, are others than before.
+    // Each step has an action, and says whether it changes the Services and the nodes.
     let steps: [(&str, &dyn Fn(), bool, bool); 7] = [
         ("nothing", &|| (), false, false),
         ("a write elsewhere", &write_elsewhere, false, false),
@@ -92,7 +91,8 @@ fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
     assert_eq!(before.0.len(), 1);
 }
 
-/// Three pages of servers are three calls, of 120 an hour: a refresh each 90 s, where 10 s were asked for.
+/// Three pages of servers are three calls, and 120 calls an hour may be used. So a refresh is made every 90 s instead
+/// of every 10 s.
 #[test]
 fn refreshes_are_less_frequent_in_a_large_project() {
     let world = SteadyState::new(1, "--node-status-update-frequency=10s");
@@ -113,7 +113,7 @@ fn refreshes_are_less_frequent_in_a_large_project() {
     assert!((1..=at_most).contains(&count), "{count} in {seconds:.0} s");
 }
 
-/// One change at a time: what is read by name for it, and how often at most.
+/// Each case makes one change. It says what is read by name for the change, and how often at most.
 #[test]
 fn each_changed_node_is_read_by_name_at_the_next_poll() {
     type Change = fn(&SteadyState);
@@ -140,7 +140,7 @@ fn each_changed_node_is_read_by_name_at_the_next_poll() {
         let others = world.reads().into_iter().filter(|read| !matches!(read, Read::Table));
         let others: Vec<Read> = others.filter(|read| *read != Read::ByName(node.into())).collect();
         assert_eq!(others, [], "{name}: {}", world.daemon.log());
-        // Once for the ring; a node that is not ready also at its own pace.
+        // The node is read once for the change. A node that is not ready is also read periodically.
         let at_most = if name.starts_with("no") { 3 } else { 1 };
         assert!(world.by_name(node) <= at_most, "{name}: {} times", world.by_name(node));
     });
@@ -182,7 +182,7 @@ fn more_than_ten_changed_nodes_are_read_with_one_list() {
     assert!(tables <= 2, "{reads:?}");
 }
 
-/// A table shows no label: the slow refresh does.
+/// A table shows no label, but the slow refresh does.
 #[test]
 fn a_change_that_a_table_does_not_show_is_seen_at_the_refresh() {
     let world = SteadyState::new(2, "--node-status-update-frequency=20s");
@@ -199,7 +199,7 @@ fn a_change_that_a_table_does_not_show_is_seen_at_the_refresh() {
     assert_eq!(world.by_name("worker-1"), 0, "{reads:?}");
 }
 
-/// Nor a taint: a node that is not ready is read again when it is its time.
+/// A table shows no taint either, so a node that is not ready is read again periodically.
 #[test]
 fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
     let world = SteadyState::new(2, NO_REFRESH);
@@ -218,7 +218,7 @@ fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
     assert_eq!(world.whole(), 0);
 }
 
-/// What a person asks for is read whole, and from etcd.
+/// Commands of a person read whole objects from etcd.
 #[test]
 fn one_shot_commands_read_no_table() {
     let sandbox = simulated_cluster(2);

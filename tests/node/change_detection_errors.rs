@@ -1,5 +1,5 @@
-//! The doorbell in bad times: tables that are none, old ones, reads that fail. The binary against
-//! the sandbox.
+//! Change detection while something fails: answers that are no table, stale tables, failed reads. The binary runs
+//! against the sandbox.
 
 use crate::common::steady_state::{NO_REFRESH, Read, SteadyState};
 use crate::common::{

@@ -1,4 +1,4 @@
-//! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
+//! Nodes on dedicated servers. The binary runs against the simulated Cloud API and Robot.
 
 use crate::common::{
     self, Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, run_in_parallel,
@@ -21,7 +21,7 @@ fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
     builder.network("10.0.0.0/8").heartbeats(false).simulated()
 }
 
-/// The same with initialised nodes.
+/// Starts a sandbox with initialised nodes.
 fn initialised(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let sandbox = start(nodes, robot);
     sandbox.converge();
@@ -59,7 +59,7 @@ fn dedicated_nodes_are_initialised_beside_cloud_nodes_and_then_cost_one_list() {
             format!("ExternalIP {}", server.server_ip.unwrap()),
             format!("InternalIP {}", server.private_ip.unwrap()),
         ];
-        // The kubelet was given one: that comes first.
+        // The kubelet was given an address, which comes first.
         let mut found = addresses(&node);
         found.sort();
         let mut expected = expected.to_vec();
@@ -136,7 +136,7 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
 
 type Change = fn(&Sandbox) -> Env;
 
-/// What may look as if a server did not exist any more.
+/// Changes after which a server may seem not to exist any more.
 #[rustfmt::skip] // A case is a paragraph.
 const DOUBTS: [(&str, Change); 18] = [
     ("an empty account",
@@ -215,7 +215,7 @@ const DOUBTS: [(&str, Change); 18] = [
     }),
 ];
 
-/// The server is gone; and what says so is not the API's own answer.
+/// Deletes the server and answers with something that is not the API's own answer.
 fn gone_and(sandbox: &Sandbox, path: &str, effect: Effect) -> Env {
     sandbox.robot().remove(number(sandbox, "metal-1"));
     // The list, a server alone, or both.
@@ -240,7 +240,7 @@ fn a_dedicated_node_stays_unchanged_when_anything_is_unclear() {
     run_in_parallel(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
-        // Nothing is heard of its kubelet, whatever its machine does.
+        // The kubelet reports nothing, whatever its machine does.
         sandbox.set_ready("metal-1", "Unknown");
         let shown = |name: &str| {
             let node = sandbox.node(name);
@@ -300,7 +300,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     let env = env(&sandbox);
     ccm(&env, &["run", "--once"]).with_code(0);
     for server in sandbox.robot().servers() {
-        // Its power is not known: it is asked for again and again.
+        // The power of the server is unknown, and is asked for repeatedly.
         sandbox
             .robot()
             .edit(server.number, |server| server.operating_status = Some("not supported".into()));
@@ -390,7 +390,7 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
         let targets = balancer["targets"].as_array_mut().unwrap();
         targets.extend(others.map(|ip| json!({ "type": "ip", "ip": { "ip": ip } })));
     });
-    // The node is a target no more: its own address goes, and the others stay.
+    // The node is no target any more. Its own address is removed, and the others stay.
     sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
             json!("true");
@@ -410,7 +410,7 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
     assert_eq!((now.len(), stays), (3, 1), "{now:?} {ran:?}");
 }
 
-/// Most ticks have no question about dedicated servers: they don't show that Robot is back.
+/// Most ticks make no call to Robot, so they do not show that Robot works again.
 #[test]
 fn an_outage_of_robot_is_one_line_when_it_begins_and_one_when_it_ends() {
     let sandbox = initialised(1, 1);
@@ -434,7 +434,7 @@ fn an_outage_of_robot_is_one_line_when_it_begins_and_one_when_it_ends() {
     daemon.logs("both APIs answer again");
 }
 
-/// How many targets the load balancer has, and the addresses among them.
+/// Returns the number of targets of the load balancer, and the addresses among them.
 fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
     let balancers = sandbox.balancers();
     let targets = balancers.first()?["targets"].as_array()?.clone();
@@ -444,7 +444,7 @@ fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
     Some((targets.len(), ips))
 }
 
-/// The Cloud API asks Robot whose an address is: while it can't, the rest of the load balancer is made.
+/// The Cloud API asks Robot who owns an address. While that fails, all other changes of the load balancer are made.
 #[test]
 fn cloud_servers_become_targets_while_the_cloud_cannot_ask_robot() {
     let builder = common::builder().nodes(1).robot(1).services(1);

@@ -1,4 +1,5 @@
-//! A worker that was taken over: what its kubelet writes takes nothing from other nodes. The binary against the sandbox.
+//! A worker that was taken over by an attacker. What its kubelet writes takes nothing from other nodes. The binary runs
+//! against the sandbox.
 
 use crate::common::{self, Cluster, Env, Simulate, addresses, ccm, env, is_initialised, with};
 use sandbox::Sandbox;
@@ -12,7 +13,8 @@ const PROVIDED: &str = "alpha.kubernetes.io/provided-node-ip";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 
-/// Initialised nodes `worker-1` and so on, which were created long ago; they change only when somebody changes them.
+/// Starts a sandbox with the initialised nodes `worker-1` and so on, which were created long ago. They change only when
+/// somebody changes them.
 fn initialised(nodes: usize, services: usize) -> (Arc<Sandbox>, Env) {
     let sandbox = common::networked(nodes).services(services).simulated();
     let settings =
@@ -123,7 +125,7 @@ fn a_second_node_with_a_provider_id_is_neither_tainted_nor_deleted() {
     ccm(&env, ONCE);
     assert!(sandbox.node("worker-1")["spec"]["taints"].is_array());
     assert!(!sandbox.node("zz-evil")["spec"]["taints"].is_array());
-    // Alone, the Node would be right: the real one goes first.
+    // The Node would be right if it were the only one, so the real node's server is deleted first.
     sandbox.cloud().delete_server(server);
     ccm(&env, ONCE);
     assert!(!sandbox.has_node("worker-1"));

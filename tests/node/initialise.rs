@@ -1,4 +1,4 @@
-//! Nodes get their identity, in good times: the binary against the sandbox.
+//! Nodes are initialised while nothing fails. The binary runs against the sandbox.
 
 use crate::common::{
     self, Cluster, Daemon, Ran, Simulate, addresses, all_initialised, ccm, env, events,
@@ -48,7 +48,7 @@ fn ctrl_c_ends_a_pass_at_once_even_while_it_waits_for_an_answer() {
     let sandbox = socket_cluster(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
-    // In real time, in which the answer may take longer than a pod is given to end.
+    // The test runs in real time, so that the answer may take longer than a pod may take to end.
     let real_time = common::real_time(&sandbox);
     let daemon = Daemon::start(&real_time, &[]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
@@ -68,7 +68,7 @@ fn a_pass_ends_in_time_even_while_it_waits_for_an_answer() {
     std::thread::scope(|scope| {
         scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
         scope.spawn(|| ends_in_time("--once", "-INT", Some(1), &left_behind));
-        // Nothing to finish: the signal itself ends it.
+        // There is nothing to finish, so the signal itself ends the command.
         scope.spawn(|| ends_in_time("--dry-run", "-TERM", None, &[]));
     });
 }
@@ -123,7 +123,7 @@ fn a_steady_state_costs_no_hetzner_call_and_no_write() {
     wait_until("all events", || {
         (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
     });
-    // What a daemon finds out once, at its start.
+    // A daemon makes some calls only once, at its start.
     wait_until("a search for orphans", || {
         let is_look = |call: &Call| call.path == "/v1/load_balancers";
         sandbox.calls().count(is_look) > 0
@@ -189,14 +189,14 @@ fn addresses_that_change_in_the_cloud_are_written_at_the_refresh() {
     });
 }
 
-/// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
+/// This is the case of `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
     let sandbox = socket_cluster(60);
     let from_stdin = [
         ("HCLOUD_TOKEN", ""),
         ("HCLOUD_TOKEN_FILE", "/dev/stdin"),
-        // So many writes need more than a list of servers may be old in scaled time.
+        // In scaled time the list of servers would become too old for so many writes.
         ("CCM_TEST_TIME_SCALE", "1"),
     ];
     let env = with(env(&sandbox), &from_stdin);
@@ -228,7 +228,7 @@ fn every_request_fits_the_api_s_own_document() {
     }
 }
 
-/// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
+/// The kubelet of the new machine reports on the old machine's Node. So the Node is ready, and stays.
 #[test]
 fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     let sandbox = simulated_cluster(2);

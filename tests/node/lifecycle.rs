@@ -1,4 +1,4 @@
-//! Nodes that go: only when there is no doubt. The binary against the sandbox.
+//! Nodes are deleted only when their servers certainly do not exist. The binary runs against the sandbox.
 
 use crate::common::in_flight::InFlight;
 use crate::common::{
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many initialised nodes that change only when somebody changes them.
+/// Starts a sandbox with this number of initialised nodes, which change only when somebody changes them.
 fn initialised(nodes: usize) -> Arc<Sandbox> {
     let sandbox = common::builder().nodes(nodes).heartbeats(false).simulated();
     sandbox.converge();
     sandbox
 }
 
-/// The same with processes.
+/// Starts such a sandbox over sockets, with programs as processes.
 fn over_sockets(nodes: usize) -> Sandbox {
     let sandbox = common::socket_cluster(nodes);
     sandbox.converge();
@@ -85,7 +85,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     }
     let patches = InFlight::of(&sandbox, "PATCH", 5, 5);
     let deletes = InFlight::of(&sandbox, "DELETE", 2, 1);
-    // In real time: a write that waits for others must not be too late.
+    // The test runs in real time, because a write that waits for others must not be too late.
     let env = common::real_time(&sandbox);
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
@@ -133,7 +133,7 @@ fn a_node_stays_when_anything_about_its_server_is_unclear() {
     run_in_parallel(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
 }
 
-/// Of more servers than it shows, a list says nothing about those that it does not show.
+/// A list that counts more servers than it shows proves nothing about the servers that it does not show.
 #[test]
 fn a_list_with_fewer_servers_than_it_counts_is_incomplete() {
     for (per_page, last, total) in [(50, json!(null), 120), (50, json!(1), 120), (2, json!(1), 100)]
@@ -252,7 +252,7 @@ fn another_project_s_token_fails_a_pass() {
     assert_eq!(deletions(&sandbox), 0);
 }
 
-/// The API server does not let us: that is told once, and tried less and less often.
+/// The API server refuses the write. The refusal is reported once, and the write is tried less and less often.
 #[test]
 fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     let sandbox = initialised(2);
@@ -265,7 +265,7 @@ fn a_taint_that_cannot_be_removed_is_retried_with_a_growing_backoff() {
     let daemon = sandbox.daemon(&[]);
     let patches = || sandbox.count_since(mark, |call| call.method == "PATCH");
     wait_until("two tries", || patches() >= 2);
-    // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
+    // Each poll is a tick of one of two controllers, five seconds apart. So 120 polls take five minutes.
     let polls = || sandbox.calls_of(mark, "/api/v1/nodes");
     wait_until("many polls", || polls() >= 120);
     assert!(patches() <= 12, "{} tries in {} polls", patches(), polls());
@@ -358,7 +358,7 @@ fn not_ready_nodes_cost_few_calls() {
     sandbox.remove_conditions("worker-1");
     let mark = sandbox.mark();
     let _daemon = sandbox.daemon(&["--node-status-update-frequency=10h"]);
-    // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
+    // In a minute the server is read at once and after 15 seconds. The next reads come after 45 and 105 seconds.
     wait_until("a minute's polls", || sandbox.calls_of(mark, "/api/v1/nodes") >= 24);
     let asked = sandbox.count_since(mark, |call| call.path.starts_with("/v1/servers/"));
     assert!((1..=4).contains(&asked), "asked {asked} times");
@@ -377,8 +377,8 @@ fn many_nodes_that_are_not_ready_share_one_list() {
     assert_eq!(hetzner, 1, "one page, for both controllers");
 }
 
-/// A list of five pages is five calls: it is read each 15 s at most, however many of its servers are looked for, and
-/// whenever they are due.
+/// A list of five pages costs five calls. It is read every 15 s at most, however many servers are needed, and whenever
+/// they are due.
 #[test]
 fn nodes_that_are_not_ready_share_a_list_for_some_time_in_a_large_project() {
     const NODES: usize = 40;

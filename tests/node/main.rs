@@ -1,4 +1,4 @@
-//! Nodes: the binary against the sandbox.
+//! Tests of nodes: the binary runs against the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

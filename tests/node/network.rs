@@ -1,4 +1,4 @@
-//! The private Network at start: which one, and whether this machine is in it.
+//! The private Network at the start of the daemon: which Network it is, and whether this machine is attached to it.
 
 use crate::common::{Cluster, Daemon, Simulate, ccm, contains, env, with, writes};
 use sandbox::hetzner::ServerSpec;
@@ -23,7 +23,7 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
     daemon.log()
 }
 
-/// By ID or by name; digits are an ID, even where a Network is named like that.
+/// Digits are an ID, even when another Network has them as its name.
 #[test]
 fn a_network_is_found_by_id_or_by_name() {
     let sandbox = world();
@@ -41,7 +41,7 @@ fn a_network_is_found_by_id_or_by_name() {
     ran.warns(&expected);
 }
 
-/// This machine is not in the Network: that is told before anything is written.
+/// This machine is not attached to the Network, which is reported before anything is written.
 #[test]
 fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
     let sandbox = world();
@@ -77,7 +77,8 @@ fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
     assert!(!log.contains("attached"), "{log}");
 }
 
-/// No metadata service, or somebody else's: nobody can tell, and it is said once.
+/// The metadata service does not exist, or is another one. So the daemon cannot know the machine, and
+/// reports that once.
 #[test]
 fn a_daemon_outside_of_hetzner_continues_with_a_warning() {
     #[rustfmt::skip] // A case is a line.

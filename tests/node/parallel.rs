@@ -1,4 +1,5 @@
-//! Nodes that register together are written at the same time: each in its order, and no more at once than was set.
+//! Nodes that register together are written at the same time. The writes of each node keep their order, and no more
+//! nodes are written at once than the setting allows.
 
 use crate::common::in_flight::InFlight;
 use crate::common::library::{LONG, SandboxAccess, WriteLimit};
@@ -10,12 +11,14 @@ use std::time::Duration;
 
 const NODES: usize = 30;
 
-/// In real time: a write that waits for others must not be too late for the list of servers.
+/// Returns an environment in real time, because a write that waits for others must not be too late for the
+/// list of servers.
 fn real_time(sandbox: &Sandbox) -> Env {
     common::real_time(sandbox)
 }
 
-/// The writes to nodes, as name and what of the node; in the order in which they arrived.
+/// Returns the writes to nodes in the order in which they arrived: the name of the node, and whether the write is
+/// to its status.
 fn node_writes(sandbox: &Sandbox) -> Vec<(String, bool)> {
     let calls = sandbox.calls().calls();
     let patches = calls.iter().filter(|call| call.method == "PATCH");
@@ -39,7 +42,7 @@ fn nodes_are_written_at_the_same_time_up_to_the_limit_and_each_gets_its_addresse
         assert!(all_initialised(&sandbox));
         assert_eq!(in_flight.at_most(), expected, "{args:?}");
         let mut writes = node_writes(&sandbox);
-        // Stable: those of one node stay in their order.
+        // The sort is stable, so that the writes of one node keep their order.
         writes.sort_by(|one, next| one.0.cmp(&next.0));
         assert_eq!(writes.len(), 2 * NODES);
         for of_node in writes.chunks(2) {
@@ -87,7 +90,7 @@ fn a_pass_whose_gate_closes_starts_no_other_write_and_the_next_pass_finishes() {
         let counted = counts.changed + counts.failed + counts.unreached + counts.unchanged;
         assert_eq!(counted, NODES, "{report:?}");
         assert!(report.changes.is_sorted_by_key(|(object, _)| object), "{report:?}");
-        // Of those that were begun; all others are unreached.
+        // These are the nodes whose writes have begun. All others are not reached.
         assert!(counts.failed <= 5, "{report:?}");
 
         let report = pass(None);

@@ -1,5 +1,5 @@
-//! What a node has from its server and what a person says of it: labels, private addresses, states. The binary against
-//! the sandbox.
+//! The labels, private addresses and states that a node gets from its server and from a person. The binary runs
+//! against the sandbox.
 
 use crate::common::{
     self, Cluster, Daemon, Env, Simulate, addresses, ccm, env, events, is_initialised, on,
@@ -31,7 +31,7 @@ fn edit_node(sandbox: &Sandbox, name: &str, edit: impl FnMut(&mut Value)) {
     sandbox.edit_node(name, edit);
 }
 
-/// Of a node: a label, or null.
+/// Returns a label of the node, or null.
 fn label(sandbox: &Sandbox, key: &str) -> Value {
     sandbox.node("worker-1")["metadata"]["labels"][key].clone()
 }
@@ -117,7 +117,7 @@ fn the_daemon_syncs_labels_of_servers_and_keeps_those_of_persons() {
     assert_eq!(single, 0, "a list serves all");
 }
 
-/// However the answer is wrong, or the token: what is not known takes nothing away.
+/// The answer or the token may be wrong in any way. Unknown labels remove nothing.
 #[test]
 fn a_wrong_answer_removes_no_label() {
     let sandbox = simulated_cluster(2);

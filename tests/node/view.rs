@@ -1,5 +1,5 @@
-//! The view of nodes that controllers share: what a look at the table with metadata sees, and
-//! what is kept of a write's answer. The library against the sandbox.
+//! The view of nodes that controllers share: what a poll of the table with metadata shows, and when the answer to a
+//! write is kept. The library runs against the sandbox.
 
 use crate::common::fake_provider::FakeProvider;
 use crate::common::library::SandboxAccess;
@@ -65,7 +65,7 @@ fn a_table_with_metadata_shows_changed_labels_deletions_and_uids() {
     cluster.create("nodes", None, anew);
     sandbox.edit_node("worker-3", |node| node["status"] = status.clone());
 
-    // The same names and the same status.
+    // The new nodes have the same names and the same status.
     let nodes = poll(&world, CELLS);
     let expected = (before.as_ref(), 0);
     assert_eq!((nodes.as_ref(), reads_by_name(&sandbox)), expected);
@@ -110,7 +110,7 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
 }
 
-/// By its UID: a list of servers that was requested later knows its machine.
+/// The node is known by its UID. A list of servers that was requested later contains its machine.
 #[test]
 fn a_node_is_first_seen_once_and_a_new_node_of_its_name_again() {
     let sandbox = socket_cluster(2);

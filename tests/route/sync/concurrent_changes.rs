@@ -1,4 +1,4 @@
-//! The world goes on between a look and what is done about it.
+//! Routes that change between a read and the writes that rest on it.
 
 use crate::LIBRARY_SCALE;
 use crate::common::{self, on};
@@ -29,19 +29,19 @@ pub fn controller(
     })
 }
 
-/// How the library reaches the APIs of this world.
+/// Returns clients of the APIs of this world.
 pub fn apis(world: &World) -> Apis {
     let place = SandboxAccess::at(&world.sandbox, LIBRARY_SCALE);
     place.world(&place.token(), None)
 }
 
-/// Somebody makes a router, and a route to it, just before ccm reads the Network for the second time.
+/// Lets somebody create a router and a route to it, just before ccm reads the Network for the second time.
 fn router_comes_at_read(world: &World) -> RuleId {
-    let hand = common::before(&world.sandbox, |world| {
+    let manual_change = common::before(&world.sandbox, |world| {
         world.attach_server("router", None);
         world.set_route("10.244.200.0/24", &world.ip("router"));
     });
-    world.faults().add(on(READ, hand).nth(2))
+    world.faults().add(on(READ, manual_change).nth(2))
 }
 
 /// The API is away.
@@ -65,7 +65,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     assert!(world.wanted().is_subset(&world.routes()));
 }
 
-/// A pass that goes on for long looks again, at the servers too; whatever lists its settings allow.
+/// A long pass reads again, servers included, whatever age of lists its settings allow.
 #[test]
 fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
     let world = World::synced(2);
@@ -82,14 +82,14 @@ fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
     assert!(world.wanted().is_subset(&world.routes()));
 }
 
-/// The one that was killed had deleted it already; or a person did.
+/// The daemon that was killed, or a person, has deleted the route already.
 #[test]
 fn a_route_that_was_deleted_before_its_replacement_is_added() {
     let world = World::synced(2);
     world.set_route("10.244.1.0/24", NOBODY);
-    let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.1.0/24"));
+    let manual_change = common::before(&world.sandbox, |world| world.delete_route("10.244.1.0/24"));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
-    for effect in [hand, busy] {
+    for effect in [manual_change, busy] {
         world.faults().add(on(DELETE, effect).times(1));
     }
     let ran = world.sync(&[]).with_code(0);
@@ -102,9 +102,9 @@ fn a_route_that_was_deleted_before_its_replacement_is_added() {
 fn a_route_that_is_deleted_during_the_pass_is_added_by_it() {
     let world = World::synced(2);
     world.delete_route("10.244.1.0/24");
-    let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.2.0/24"));
+    let manual_change = common::before(&world.sandbox, |world| world.delete_route("10.244.2.0/24"));
     let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
-    for effect in [hand, no] {
+    for effect in [manual_change, no] {
         world.faults().add(on(ADD, effect).times(1));
     }
     let ran = world.sync(&[]).with_code(1);
@@ -122,8 +122,8 @@ fn a_node_is_marked_only_when_a_read_after_the_refusal_lacks_its_route() {
     world.delete_route("10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
-    let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
-    world.faults().add(on(ADD, Effect::before(hand)));
+    let manual_change = move |_: &Request| refused.store(true, Ordering::SeqCst);
+    world.faults().add(on(ADD, Effect::before(manual_change)));
     let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
     let Effect::Instead(taken) = taken else { unreachable!() };
     world.faults().add(on(ADD, Effect::AfterAll(taken)));
@@ -149,7 +149,8 @@ fn a_replacement_that_was_interrupted_is_completed_by_the_next_sync() {
     }
 }
 
-/// Nothing reaches the pods meanwhile: it is tried again as any failure is, and not as late as a pass comes.
+/// Nothing reaches the pods meanwhile. So the route is added again with the backoff of a failure, and not with
+/// the next period.
 #[test]
 fn a_replacement_that_was_interrupted_does_not_wait_for_its_period() {
     let world = World::synced(2);

@@ -1,4 +1,4 @@
-//! What turns routes off leaves the rest as it is.
+//! Settings that turn routes off change nothing else.
 
 use crate::common::{self, Daemon, addresses, all_initialised, wait_until, with};
 use crate::sync::world::{CIDR, Cluster, HCLOUD, World, is_read};

@@ -1,4 +1,4 @@
-//! The cloud refuses, is busy, fails, loses answers; ccm is killed, or there are two of it.
+//! The cloud refuses changes, is busy, fails or loses answers, ccm is killed, or two daemons are at work.
 
 use crate::common::{self, Daemon, is_lease, on, wait_until};
 use crate::sync::world::{CIDR, Cluster, NOBODY, World, change};
@@ -28,7 +28,7 @@ fn a_network_that_is_being_changed_is_waited_for() {
     });
 }
 
-/// Somebody else's change takes longer than a pass waits: the next one goes on.
+/// Somebody else's change takes longer than a pass waits. The next pass continues.
 #[test]
 fn a_network_that_is_locked_for_long_is_tried_again() {
     let world = World::new(2);
@@ -55,7 +55,7 @@ fn a_change_that_fails_is_reported_and_tried_again() {
     assert_eq!(world.changes(0).len(), 3);
 }
 
-/// What the cloud refuses for one node does not keep the others from their routes, and is not hammered.
+/// A change that the cloud refuses for one node does not delay the routes of others, and is not repeated all the time.
 #[test]
 fn a_refused_route_is_reported_about_its_node() {
     let world = World::new(2);
@@ -98,7 +98,7 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
     }
 }
 
-/// What was deleted to be replaced is replaced by the next write, whatever else there is to do.
+/// A route that is deleted for its replacement is added again by the next write, whatever other changes there are.
 #[test]
 fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
     let world = World::synced(6);
@@ -128,11 +128,11 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
     }
 }
 
-/// Also where the deletion takes long.
+/// The deletion may take long.
 #[test]
 fn no_other_change_comes_between_a_deletion_and_its_replacement() {
     let world = World::synced(2);
-    // Its turn comes only when what was looked at is too old even for a route to be added.
+    // The replacement is sent only when the last read is too old even for a route to be added.
     let slow = Effect::Slow(Duration::from_millis(180));
     let busy = Effect::hetzner_error(409, "conflict", BUSY);
     for effect in [slow, busy] {
@@ -149,7 +149,7 @@ fn no_other_change_comes_between_a_deletion_and_its_replacement() {
     let mut is_missing = false;
     for call in calls.iter().filter(|call| call.path != "/v1/actions") {
         let line = change(call);
-        // One that is sent too early is answered "busy", and sent again.
+        // A replacement that is sent too early is refused as busy, and is sent again.
         let is_add = line.starts_with("add_route");
         assert!(!is_missing || is_add, "{calls:#?}");
         let is_done = call.status == Some(201);
@@ -160,7 +160,7 @@ fn no_other_change_comes_between_a_deletion_and_its_replacement() {
     }
 }
 
-/// Another daemon, or a person: refused is not failed when it is done.
+/// Another daemon or a person has made the change. A refusal is no failure when the change is made.
 #[test]
 fn a_refused_change_that_somebody_else_made_is_no_failure() {
     let world = World::synced(2);
@@ -168,11 +168,11 @@ fn a_refused_change_that_somebody_else_made_is_no_failure() {
     let (network, ip) = (world.network_id(), world.ip("worker-1"));
     cloud.delete_route(network, "10.244.1.0/24");
     cloud.set_route(network, "10.244.77.0/24", NOBODY);
-    let hand = move |request: &Request| match request.path.ends_with("add_route") {
+    let manual_change = move |request: &Request| match request.path.ends_with("add_route") {
         true => cloud.set_route(network, "10.244.1.0/24", &ip),
         false => cloud.delete_route(network, "10.244.77.0/24"),
     };
-    let rule = on(ANY, Effect::before(hand));
+    let rule = on(ANY, Effect::before(manual_change));
     world.faults().add(rule);
     let mark = world.mark();
     world.sync(&[]).with_code(0);
@@ -182,7 +182,8 @@ fn a_refused_change_that_somebody_else_made_is_no_failure() {
     assert_eq!(world.event_messages("worker-1", "FailedToCreateRoute"), [""; 0]);
 }
 
-/// Killed by SIGKILL just before, or just after, the n-th write of any kind; another one starts and ends the same.
+/// The daemon is killed by SIGKILL just before or just after its n-th write. Another daemon starts and reaches
+/// the same state.
 #[test]
 fn routes_are_right_when_the_daemon_is_killed_at_any_write() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
@@ -195,7 +196,7 @@ fn routes_are_right_when_the_daemon_is_killed_at_any_write() {
         let calls = |rule: Rule| rule.writes().when(of_ours).nth(n);
         let flags = [CIDR, "--leader-elect=false"];
         let (daemon, _) = Daemon::killed_at(&world, &world.env, &flags, before, calls);
-        // With more writes than there are, nobody dies.
+        // When there are fewer writes than n, no daemon is killed.
         let is_dead = || world.calls().count(|call| call.fault.is_some()) > 0;
         let is_over = || is_dead() || world.all_are_reached();
         common::holds_within(Duration::from_secs(4), is_over);
@@ -214,7 +215,7 @@ fn two_daemons_at_once_make_the_right_routes() {
     world.set_route("10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));
     world.wait_for_routes_and_nodes(&[]);
-    // Nobody was told that their pods can't be reached, for it was never so for long.
+    // No node was marked as unreachable, because none was unreachable for long.
     world.comparisons(4);
     assert!(world.all_are_reached());
     world.wait_for_routes(&[]);
@@ -226,7 +227,7 @@ fn two_daemons_at_once_make_the_right_routes() {
     assert_eq!(made.len(), calls.len(), "one was made twice: {calls:#?}");
 }
 
-/// What it began is found by the next one.
+/// The next sync finds the change that this one has begun.
 #[test]
 fn ctrl_c_waits_for_no_action() {
     let world = World::over_sockets(1);
@@ -242,7 +243,7 @@ fn ctrl_c_waits_for_no_action() {
     assert!(!daemon.log().contains("still goes on"), "{}", daemon.log());
 }
 
-/// Nothing more is begun.
+/// No other change is begun.
 #[test]
 fn ctrl_c_ends_a_sync_between_two_routes() {
     let world = World::over_sockets(20);

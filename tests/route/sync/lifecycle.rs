@@ -1,4 +1,4 @@
-//! Routes come, are mended, and go.
+//! Routes are added, repaired and deleted.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::world::{CIDR, Cluster, NOBODY, PROFILES, World};
@@ -6,7 +6,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::Effect;
 use serde_json::json;
 
-/// None of ours to touch, whatever they are good for.
+/// Routes of others, which must stay whatever they are for.
 const THEIRS: [&str; 4] = [
     "0.0.0.0/0 10.0.0.250",
     "10.245.1.0/24 10.0.0.250",
@@ -38,7 +38,7 @@ fn each_node_gets_its_route_and_its_condition() {
             let ready = conditions.find(|one| one["type"] == "Ready").unwrap();
             assert_eq!(ready["status"], "True", "the kubelet's own stays");
         }
-        // And that is all: one write for each route, one for each condition.
+        // There are no other writes than one for each route and one for each condition.
         world.wait_for_polls(5);
         assert_eq!(world.changes(0).len(), 3, "{}", daemon.log());
         assert_eq!(world.patches(0).len(), 3);
@@ -52,7 +52,7 @@ fn each_node_gets_its_route_and_its_condition() {
 
 #[test]
 fn a_route_that_somebody_breaks_is_repaired() {
-    // In one cluster each they need not wait for each other: a comparison comes every five minutes.
+    // Each change is made in a cluster of its own, because comparisons are five minutes apart.
     let cases: [fn(&World); 4] = [
         |world| world.delete_route("10.244.1.0/24"),
         |world| world.set_route("10.244.1.0/24", &world.ip("worker-2")),
@@ -89,11 +89,11 @@ fn a_route_is_deleted_with_its_node() {
     let world = World::synced(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
-    // The server stays: the daemon saw the node go.
+    // The server stays, but the daemon saw that the node was deleted.
     world.delete_node("worker-3");
     world.wait_for_routes(&[]);
     assert_eq!(world.routes().len(), 2, "{}", daemon.log());
-    // With its server.
+    // The node is deleted with its server.
     world.delete_server("worker-2");
     world.delete_node("worker-2");
     world.wait_for_routes(&[]);
@@ -168,7 +168,7 @@ fn a_dual_stack_node_gets_its_ipv4_route() {
 fn a_node_that_gets_its_pod_cidr_late_gets_its_route() {
     let world = World::synced(1);
     world.join("worker-2", "");
-    // Nobody else reads nodes: no table shows it.
+    // No other controller reads nodes, and no table shows the change.
     let _daemon = world.daemon(&["--controllers=route"]);
     world.wait_for_polls(3);
     assert_eq!(world.routes().len(), 1);

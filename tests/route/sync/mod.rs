@@ -1,4 +1,4 @@
-//! Routes from outside: the binary on a simulated Network and cluster.
+//! Tests of routes from outside: the binary runs on a simulated Network and cluster.
 
 use crate::common::library;
 use crate::common::routes as world;

@@ -1,4 +1,4 @@
-//! What is not known beyond doubt deletes no route.
+//! No route is deleted while anything is unclear.
 
 use crate::common::{self, Daemon, Env, Simulate, on, wait_until, with};
 use crate::sync::world::{CIDR, Cluster, NOBODY, World};
@@ -46,13 +46,13 @@ fn a_list_that_is_not_whole_deletes_nothing() {
         });
         assert_eq!(world.routes(), before, "{what}\n{}", daemon.log());
         assert_eq!(world.changes(0).len(), 2, "{what}: those of the beginning");
-        // And when the list is there again, it goes.
+        // The route is deleted as soon as the list is complete again.
         world.faults().clear();
         world.wait_for_routes(&[]);
     });
 }
 
-/// One page that says there are more servers than it shows.
+/// Returns a page that counts more servers than it shows.
 fn half_a_page() -> Effect {
     let body = json!({ "servers": [], "meta": { "pagination": {
         "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 62,
@@ -76,7 +76,7 @@ fn an_old_list_of_nodes_changes_nothing() {
     let cluster = world.cluster();
     let servers = ["worker-1", "worker-2"].map(|name| world.server_id(name));
     cluster.freeze_cache(true);
-    // Made anew, each with the other's pods: by the cache both routes lead astray.
+    // The servers were recreated, each with the other's pods. By the stale cache both routes are wrong.
     for (name, server, pods) in
         [("worker-1", servers[0], "10.244.2.0/24"), ("worker-2", servers[1], "10.244.1.0/24")]
     {
@@ -84,7 +84,7 @@ fn an_old_list_of_nodes_changes_nothing() {
         world.register(name, Some(server), pods);
         world.set_route(pods, &world.ip(name));
     }
-    // And this one is a reason to look closer.
+    // This route is a reason to read more.
     world.set_route("10.244.9.0/24", NOBODY);
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
@@ -113,7 +113,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     let (other, env) = other_cluster(&world);
     let outside = world.create_server("outside");
     for (name, id) in [
-        // Of another project, and of this one but in no Network.
+        // One server is another project's, and the other is this project's and in no Network.
         ("elsewhere", "ccm-from-scratch://99999999".to_owned()),
         ("outside", format!("ccm-from-scratch://{outside}")),
         ("foreign", "aws:///i-1".to_owned()),
@@ -143,7 +143,7 @@ fn nobody_is_marked(cluster: &Sandbox) {
     }
 }
 
-/// Both clusters' servers are in one Network, and their pods have the same addresses.
+/// The servers of both clusters are in one Network, and their pods have the same addresses.
 #[test]
 fn another_cluster_in_the_same_network_takes_no_routes_over() {
     let world = World::synced(3);
@@ -154,11 +154,11 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
         let id = world.attach_server(&name, None);
         other.register(&name, Some(id), &format!("10.244.{n}.0/24"));
     }
-    // Twice: nothing that the first did makes the second bolder.
+    // The sync runs twice, because the first run must not change what the second one may do.
     for _ in 1..=2 {
         let ran = common::ccm(&env, &["route", "sync", CIDR]).with_code(1);
         ran.prints("is the kubeconfig another cluster's?");
-        // What is free takes nothing from anybody.
+        // A free destination takes nothing from anybody.
         let free = format!("10.244.4.0/24 {}", world.ip("theirs-4"));
         let with_free = before.iter().cloned().chain([free]);
         assert_eq!(world.routes(), with_free.collect());
@@ -188,7 +188,7 @@ fn one_left_over_route_is_replaced_when_the_others_exist() {
     assert!(world.all_are_reached());
 }
 
-/// They may be another cluster's, so a person decides; who waits for long is not called reachable.
+/// The routes may be another cluster's, so a person must decide. A node that waits for long is not marked as reachable.
 #[test]
 fn several_left_over_routes_block_and_mark_only_their_own_nodes() {
     let world = World::new(3);
@@ -219,7 +219,7 @@ fn bystander(world: &World, name: &str, destination: &str) {
     world.set_route(destination, &world.ip(name));
 }
 
-/// Who starts anew has not seen a node go: the server may be somebody's router.
+/// A daemon that was just started has not seen the node's deletion, so the server may be somebody's router.
 #[test]
 fn a_route_to_a_server_without_a_node_is_reported_and_left() {
     let world = World::synced(2);
@@ -231,12 +231,12 @@ fn a_route_to_a_server_without_a_node_is_reported_and_left() {
     world.wait_for_routes(&[&stale]);
     let list = world.ccm(&["route", "list", CIDR]);
     list.prints("stale");
-    // Until another node has these pods.
+    // The route stays until another node has these pods.
     world.join("worker-3", "10.244.2.0/24");
     world.wait_for_routes(&[]);
 }
 
-/// Its provider ID may come any moment: neither a route nor a condition is touched before.
+/// The node may get its provider ID at any moment. Until then neither its route nor its condition is changed.
 #[test]
 fn a_node_without_a_provider_id_is_left_alone() {
     let world = World::synced(1);

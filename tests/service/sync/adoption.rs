@@ -287,9 +287,9 @@ fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
 /// What happens between the list and the write: it is seen, and nothing of it is lost.
 #[test]
 fn a_change_just_before_a_write_is_seen() {
-    type Hand = fn(&Sandbox, u64);
+    type ManualChange = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
-    let cases: [(&str, Hand, bool); 4] = [
+    let cases: [(&str, ManualChange, bool); 4] = [
         ("another's target", |world, id| {
             let stranger = world.create_server("stranger");
             world.add_target(id, stranger);
@@ -298,13 +298,13 @@ fn a_change_just_before_a_write_is_seen() {
         ("protected", |world, id| world.protect(id), true),
         ("another Service's", |world, id| add_label(world, id, SERVICE_UID, "another"), true),
     ];
-    common::run_in_parallel(cases.to_vec(), |(what, hand, stays)| {
+    common::run_in_parallel(cases.to_vec(), |(what, manual_change, stays)| {
         let world = World::new(1);
         world.create("web", &[], &[80]);
         world.converge(&[]);
         let id = id(&world.only_balancer());
         let _daemon = world.daemon(&[NO_RESYNC]);
-        let hook = common::before(&world.sandbox, move |world| hand(world, id));
+        let hook = common::before(&world.sandbox, move |world| manual_change(world, id));
         let rule = on("GET /v1/load_balancers/*", hook);
         let rule = world.faults().add(rule.times(1));
         world.delete("web");

@@ -173,12 +173,12 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
     };
     // After each list an operator changes a label.
     let sandbox = Arc::downgrade(&world.sandbox);
-    let hand = Effect::after(move |_| {
+    let manual_change = Effect::after(move |_| {
         if let Some(sandbox) = sandbox.upgrade() {
             set_team(&mut sandbox.certificates()[0]["labels"]);
         }
     });
-    let list = world.faults().add(on("GET /v1/certificates", hand));
+    let list = world.faults().add(on("GET /v1/certificates", manual_change));
     world.converge(&[]);
     let uid = create_named(&world, "web");
     world.once(&[]).with_code(0);

@@ -48,27 +48,27 @@ const CASES: &[(&str, Wanted, Edit)] = &[
 
 /// Of an https port with a certificate, in a private Network.
 #[rustfmt::skip] // A case is a line.
-const HTTPS_CASES: &[(&str, Wanted, Hand)] = &[
-    ("cookie name", ByOurs, Hand::Field("http", "cookie_name", |_| json!("OTHER"))),
-    ("cookie lifetime", ByOurs, Hand::Field("http", "cookie_lifetime", |_| json!(60))),
-    ("sticky sessions", ByOurs, Hand::Field("http", "sticky_sessions", |_| json!(true))),
-    ("redirect", ByOurs, Hand::Field("http", "redirect_http", |_| json!(true))),
-    ("idle timeout", Never, Hand::Field("http", "timeout_idle", |_| json!(120))),
-    ("certificates", Always, Hand::Field("http", "certificates", |ids| json!([ids.other]))),
-    ("check over TLS", Always, Hand::Field("check", "tls", |_| json!(true))),
-    ("check domain", ByOurs, Hand::Field("check", "domain", |_| json!("by.hand.example"))),
-    ("check path", ByOurs, Hand::Field("check", "path", |_| json!("/by-hand"))),
-    ("check response", ByOurs, Hand::Field("check", "response", |_| json!("by hand"))),
-    ("check status codes", ByOurs, Hand::Field("check", "status_codes", |_| json!(["418"]))),
-    ("no Network", Always, Hand::Actions(&[
+const HTTPS_CASES: &[(&str, Wanted, ManualChange)] = &[
+    ("cookie name", ByOurs, ManualChange::Field("http", "cookie_name", |_| json!("OTHER"))),
+    ("cookie lifetime", ByOurs, ManualChange::Field("http", "cookie_lifetime", |_| json!(60))),
+    ("sticky sessions", ByOurs, ManualChange::Field("http", "sticky_sessions", |_| json!(true))),
+    ("redirect", ByOurs, ManualChange::Field("http", "redirect_http", |_| json!(true))),
+    ("idle timeout", Never, ManualChange::Field("http", "timeout_idle", |_| json!(120))),
+    ("certificates", Always, ManualChange::Field("http", "certificates", |ids| json!([ids.other]))),
+    ("check over TLS", Always, ManualChange::Field("check", "tls", |_| json!(true))),
+    ("check domain", ByOurs, ManualChange::Field("check", "domain", |_| json!("by.hand.example"))),
+    ("check path", ByOurs, ManualChange::Field("check", "path", |_| json!("/by-hand"))),
+    ("check response", ByOurs, ManualChange::Field("check", "response", |_| json!("by hand"))),
+    ("check status codes", ByOurs, ManualChange::Field("check", "status_codes", |_| json!(["418"]))),
+    ("no Network", Always, ManualChange::Actions(&[
         ("detach_from_network", |ids| json!({"network": ids.network})),
     ])),
-    ("another private address", Always, Hand::Actions(&[
+    ("another private address", Always, ManualChange::Actions(&[
         ("detach_from_network", |ids| json!({"network": ids.network})),
         ("attach_to_network", |ids| json!({"network": ids.network, "ip": "10.0.0.99"})),
     ])),
     // Somebody's own: whatever servers carry the label.
-    ("a label selector", Never, Hand::Actions(&[
+    ("a label selector", Never, ManualChange::Actions(&[
         ("add_target", |_| json!({"type": "label_selector", "label_selector": {"selector": "team=a"}})),
     ])),
 ];
@@ -78,7 +78,7 @@ type Says = fn(&Ids) -> Value;
 
 /// What somebody does: a field of the port or of its health check, or actions of the API.
 #[derive(Clone, Copy)]
-enum Hand {
+enum ManualChange {
     Field(&'static str, &'static str, Says),
     Actions(&'static [(&'static str, Says)]),
 }
@@ -90,11 +90,11 @@ struct Ids {
     other: u64,
 }
 
-impl Hand {
-    fn act(self, world: &World, id: u64, ids: &Ids) {
+impl ManualChange {
+    fn apply(self, world: &World, id: u64, ids: &Ids) {
         let cloud = world.cloud();
         match self {
-            Hand::Field(part, field, value) => world.edit_balancer(id, |one| {
+            ManualChange::Field(part, field, value) => world.edit_balancer(id, |one| {
                 let service = &mut one["services"][0];
                 let part = match part {
                     "http" => &mut service["http"],
@@ -102,7 +102,7 @@ impl Hand {
                 };
                 part[field] = value(ids);
             }),
-            Hand::Actions(actions) => {
+            ManualChange::Actions(actions) => {
                 for (action, body) in actions {
                     let before = shape(&cloud.load_balancer(id));
                     world.post(&format!("/load_balancers/{id}/actions/{action}"), &body(ids));
@@ -199,8 +199,8 @@ fn fields_of_an_https_port_and_the_network_that_were_changed_by_hand_are_restore
         let right = world.only_balancer();
         let id = id(&right);
         assert_eq!(right["private_net"][0]["ip"], "10.0.0.77");
-        for (field, wanted, hand) in HTTPS_CASES {
-            let edit = || hand.post(&world, id, &ids);
+        for (field, wanted, manual_change) in HTTPS_CASES {
+            let edit = || manual_change.apply(&world, id, &ids);
             comes_back(&world, id, &right, profile, (field, *wanted), edit);
         }
     });

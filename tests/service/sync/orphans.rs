@@ -257,9 +257,9 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
 #[test]
 fn a_change_just_before_the_deletion_of_an_orphan_is_seen() {
     const ONE: &str = "GET /v1/load_balancers/*";
-    type Hand = fn(&Sandbox, u64);
+    type ManualChange = fn(&Sandbox, u64);
     #[rustfmt::skip] // A case is a line or two.
-    let cases: [(&str, &str, Hand); 4] = [
+    let cases: [(&str, &str, ManualChange); 4] = [
         ("protected", ONE, |world, id| world.protect(id)),
         ("another label", ONE,
             |world, id| { world.edit_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody")); }),
@@ -267,10 +267,10 @@ fn a_change_just_before_the_deletion_of_an_orphan_is_seen() {
             |world, _| { if world.service("old").is_none() { world.create("old", &[], &[80]); } }),
         ("not its Service's any more", ONE, |world, id| { world.edit_balancer(id, |one| one["labels"] = json!({})); }),
     ];
-    common::run_in_parallel(cases.to_vec(), |(what, path, hand)| {
+    common::run_in_parallel(cases.to_vec(), |(what, path, manual_change)| {
         let world = World::new(1);
         let id = orphan(&world, "old");
-        let hook = common::before(&world.sandbox, move |world| hand(world, id));
+        let hook = common::before(&world.sandbox, move |world| manual_change(world, id));
         let rule = world.faults().add(on(path, hook));
         let ran = delete_by_hand(&world);
         assert!(world.faults().hits(rule) > 0, "{what}: {ran:?}");
