@@ -1,4 +1,4 @@
-//! A new node that no server matches and that is not ready for ten minutes: told, never deleted.
+//! A new node that no server matches and that is not ready for ten minutes is reported and never deleted.
 
 use crate::common::cluster::Cluster;
 use crate::common::fake_provider::FakeProvider;
@@ -57,7 +57,7 @@ fn a_left_over_node_is_reported_when_its_own_times_say_so() {
             true => Reason::PossibleNodeDeletion,
             false => Reason::ServerNotFound,
         };
-        // One of the two, never both.
+        // The plan has one of the two findings, never both.
         assert_eq!(found(&plan), [expected], "{case}");
         assert_eq!(plan.changes, [], "{case}");
         let message = plan.obstacle.clone().unwrap().message;
@@ -84,7 +84,7 @@ fn not_ready_since(sandbox: &Sandbox, name: &str, since: Timestamp) {
     });
 }
 
-/// In the order of the alphabet: events of one second have no other.
+/// Returns the reasons of the events in alphabetical order, because events of the same second have no other order.
 fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
     let events = events(sandbox, name).into_iter();
     let mut reasons: Vec<String> = events.map(|(reason, _)| reason).collect();
@@ -96,7 +96,7 @@ fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
 fn a_left_over_node_is_reported_once_after_ten_minutes_and_stays() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).simulated();
     let now = clock::timestamp();
-    // What Kubernetes wrote down lasts longer than any process.
+    // The times that Kubernetes stores outlast any process.
     let an_hour_ago = now - jiff::SignedDuration::from_hours(1);
     for (name, since) in [("fresh", now), ("stale", an_hour_ago)] {
         sandbox.register(name, None, "");

@@ -1,4 +1,4 @@
-//! Services and their load balancers: the binary, and the provider, against the sandbox.
+//! Tests of Services and their load balancers: the binary and the provider run against the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

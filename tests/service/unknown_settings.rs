@@ -1,5 +1,5 @@
-//! A daemon has settings that a person's shell may not have: while one of them is not known, a command shows its plan and
-//! writes nothing.
+//! A daemon has settings that a person's shell may not have. While one of them is unknown, a command shows its plan
+//! and writes nothing.
 
 use crate::common::cluster::{Cluster, id, service};
 use crate::common::{self, Env, Ran, ccm, on, with};
@@ -17,7 +17,7 @@ const DAEMON: &str = "ccm-from-scratch";
 const DAEMON_NAME: &str = "deployment kube-system/ccm-from-scratch";
 const FROM: &str = "--settings-from=kube-system/deployment/ccm-from-scratch";
 
-/// What the daemon is told.
+/// The settings of the daemon.
 const SETTINGS: &[(&str, &str)] = &[
     ("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "least_connections"),
     ("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", "true"),
@@ -32,17 +32,17 @@ const SETTINGS: &[(&str, &str)] = &[
     ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true"),
 ];
 
-/// What a command says that writes nothing because of what it does not know, and how that continues.
+/// How the message of a command begins that writes nothing because of unknown settings.
 const REFUSED: &str = "ccm: nothing was written; not known here: ";
 
 struct World {
     sandbox: Sandbox,
     daemon: Env,
-    /// A person's: nothing but how to reach both APIs.
+    /// The environment of a person, which only says how both APIs are reached.
     shell: Env,
 }
 
-/// `web`, one with HTTP, and one that is answered by some nodes only: all as the daemon wants them.
+/// Creates `web`, a Service with HTTP, and one that only some nodes serve. All are as the daemon wants them.
 fn world(profile: &str) -> World {
     let builder = Sandbox::builder().nodes(2).network("10.0.0.0/16");
     let sandbox = builder.scale(0.01).heartbeats(false).start();
@@ -74,7 +74,7 @@ impl Deref for World {
 }
 
 impl World {
-    /// The daemon's Deployment; its Network stands in a Secret, as in `manifests/`.
+    /// Creates the daemon's Deployment. Its Network is in a Secret, as in `manifests/`.
     fn deploy(&self, args: Value, more: Value) {
         let from = |key: &str| json!({ "secretKeyRef": { "name": "hcloud", "key": key } });
         let mut env = vec![
@@ -184,7 +184,7 @@ fn a_plan_is_shown_and_not_written_while_the_daemon_s_settings_are_unknown() {
     }
     let list = world.ccm(&["lb", "list", "-o", "json"]).json();
     assert_eq!(list["items"][2]["heldBack"], json!([]));
-    // With its own eyes the daemon sees nothing to do.
+    // With its own settings the daemon has nothing to do.
     let words = ["run", "--dry-run", "--cluster-name=prod"];
     ccm(&world.daemon, &words).prints("Plan: 0 to change, 5 unchanged");
 }
@@ -227,7 +227,7 @@ fn a_shell_with_own_settings_syncs_by_them() {
     assert_eq!(web["services"][0]["proxyprotocol"], false);
     assert_eq!(web["services"][0]["health_check"]["interval"], 15);
     assert_eq!(web["targets"][0]["use_private_ip"], false);
-    // Without HCLOUD_NETWORK nothing is ever detached.
+    // Nothing is ever detached without HCLOUD_NETWORK.
     assert_eq!(web["private_net"].as_array().unwrap().len(), 1);
     // The older form means the same.
     let none = world.sync(&["--dry-run", "--settings-from=none"]).with_code(0);
@@ -271,13 +271,14 @@ fn the_only_daemon_s_settings_are_used() {
         assert_eq!(ran.stderr, format!("{USED}\n"));
         let of_workload = |call: &Call| call.path.starts_with("/apis/apps/v1/");
         assert_eq!(world.calls().count(of_workload), 2);
-        // Its endpoint answers nothing, its kubeconfig and its address for metrics are nonsense: none is used.
+        // The daemon's endpoint does not answer, and its kubeconfig and its address for metrics are wrong. None of
+        // them is used.
         for words in [&["node", "sync"][..], &["lb", "list"], &["route", "list"], &["doctor"]] {
             world.ccm(words).warns(USED);
         }
         assert_eq!(world.shape(), before);
     }
-    // One of them stands in a Secret. The token does so, too, and is not asked for.
+    // One setting is in a Secret. The token is in a Secret, too, and is not needed.
     let world = world(HCLOUD).with_one_daemon();
     let why = format!(
         "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set here what this command needs of it"
@@ -288,14 +289,14 @@ fn the_only_daemon_s_settings_are_used() {
     assert!(dry.stderr.starts_with(&format!("{USED}\nccm: not known here: {why}")), "{dry:?}");
 }
 
-/// What a cluster has of a daemon, and what a shell concludes.
+/// Each case is what a cluster shows of a daemon, and what a shell concludes.
 #[test]
 fn a_shell_writes_nothing_beside_an_unclear_daemon_and_uses_its_own_settings_without_any() {
     type Change = fn(&World);
     fn fails(world: &World, effect: Effect) {
         world.faults().add(on("/apis/apps/v1/**", effect));
     }
-    // The error: what is not known.
+    // An error contains what is unknown.
     #[rustfmt::skip] // A case is a paragraph.
     let changes: [(&str, Change, Result<(), &str>); 6] = [
         ("several", |world| {
@@ -359,11 +360,11 @@ fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     let set = with(world.shell.clone(), &[("HCLOUD_NETWORK", "sandbox")]);
     let ran = ccm(&set, &["lb", "sync", FROM]).with_code(2);
     ran.warns(&format!("{REFUSED}{proxy} (in a ConfigMap) of {DAEMON_NAME}"));
-    // It is none of what nodes and routes depend on.
+    // Nodes and routes do not depend on this setting.
     ccm(&set, &["node", "sync", FROM]).with_code(0);
     let ran = ccm(&with(set, &[(proxy, "true")]), &["lb", "sync", FROM]).with_code(0);
     assert_eq!(ran.stdout, "0 changed, 3 unchanged, 0 failed\n", "{ran:?}");
-    // What is taken whole from a ConfigMap may hold anything.
+    // A ConfigMap that is imported as a whole may contain anything.
     let container = json!({
         "name": "ccm", "args": ["--cluster-name=prod"], "envFrom": [{ "configMapRef": { "name": "x" } }],
     });
@@ -371,7 +372,7 @@ fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     let imports = "--settings-from=kube-system/deployment/imports";
     let why = "the variables of whole other objects of deployment kube-system/imports";
     world.refuses(&["lb", "sync", imports], why);
-    // What is read is used, and what is not has its default.
+    // Settings that can be read are used, and the others have their defaults.
     let words = ["lb", "sync", imports, "--own-settings", "default/web"];
     let ran = world.ccm(&words).with_code(0);
     assert_eq!(world.balancer("web")["algorithm"]["type"], "round_robin", "{ran:?}");
@@ -402,7 +403,7 @@ fn mistakes_in_the_flag_for_the_daemon_are_named() {
             ran.warns(part);
         }
     }
-    // It is the person who must be allowed to read it.
+    // The person must have the right to read the workload.
     let ran = ccm(&world.daemon, &["lb", "list", FROM]).with_code(1);
     ran.warns("--settings-from");
     ran.warns("forbidden");
@@ -410,7 +411,7 @@ fn mistakes_in_the_flag_for_the_daemon_are_named() {
     assert_eq!(world.shape(), before);
 }
 
-/// Where it stands, and who could reach it, nobody sets right afterwards.
+/// Nobody corrects later where a load balancer is and who can reach it.
 #[test]
 fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
     let world = world(OURS).with_network();
@@ -423,7 +424,7 @@ fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
     assert_eq!(world.balancer("web")["name"], "prod-default-web");
 }
 
-/// With the other profile's eyes no node is ours, and every target would go.
+/// With the other profile no node is ours, and every target would be removed.
 #[test]
 fn the_other_profile_s_cluster_is_seen_as_such() {
     let world = world(HCLOUD);

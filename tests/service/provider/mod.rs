@@ -32,7 +32,7 @@ fn a_new_load_balancer_is_created_with_one_write_and_then_is_right() {
     assert_eq!(len(&balancer["services"]), 3);
     let plan = world.plan();
     assert!(plan.outcome.changes().is_empty());
-    // Both public addresses and the private one.
+    // The status has both public addresses and the private one.
     assert_eq!(plan.status.unwrap().len(), 3);
     world.check_document();
 }
@@ -53,7 +53,7 @@ fn the_answer_to_a_creation_replaces_a_read_when_it_has_the_addresses() {
     assert_eq!(left.status, looked.status);
     assert_eq!(left.status.unwrap().len(), 2);
 
-    // Its private address comes only with the end of the action.
+    // The private address is known only after the end of the action.
     let world = World::new();
     let plan = world.plan();
     let applied = apply_first(&plan);
@@ -137,7 +137,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
-    // It is gone already: that is what was wanted.
+    // The load balancer does not exist any more, which is the wanted result.
     let again = apply_first(&removal);
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
@@ -154,7 +154,7 @@ fn a_deletion_with_an_empty_answer_is_a_success() {
     common::wait_until("its end", || world.balancers().is_empty());
 }
 
-/// Types are read once a day; one that is not among them may have come since.
+/// Types are read once a day. A type that is not among them may be newer.
 #[test]
 fn a_type_that_is_newer_than_the_cached_types_is_found() {
     let mut world = World::new();
@@ -173,7 +173,7 @@ fn a_type_that_is_newer_than_the_cached_types_is_found() {
     assert_eq!(world.calls().count(reads), 2);
 }
 
-/// Some proxy's 200: the load balancer may still be there.
+/// A proxy has answered with 200, and the load balancer may still exist.
 #[test]
 fn an_answer_that_is_not_the_api_s_is_no_success() {
     let world = World::new();
@@ -185,7 +185,7 @@ fn an_answer_that_is_not_the_api_s_is_no_success() {
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
-/// One server has gone: the address comes all the same, and the others are targets.
+/// One server was deleted. The load balancer still gets its address, and the other servers become targets.
 #[test]
 fn a_refused_target_does_not_prevent_the_other_changes() {
     let mut world = World::new();
@@ -211,8 +211,8 @@ fn a_refused_target_does_not_prevent_the_other_changes() {
     world.check_document();
 }
 
-/// The address comes although a port is refused, wherever in it the API finds what is wrong; what is not about a port or
-/// a target refuses the whole.
+/// The load balancer gets its address although a port is refused, whatever field the API names. A refusal that is not
+/// about a port or a target refuses the whole creation.
 #[test]
 fn a_refused_field_of_a_port_does_not_prevent_the_other_changes() {
     let cases = [
@@ -249,7 +249,7 @@ fn a_refused_field_of_a_port_does_not_prevent_the_other_changes() {
     }
 }
 
-/// The place may be refused by name, or as something that is not found; the places are read once, and only then.
+/// The API may refuse the location by its name or as not found. The locations are read once, and only then.
 #[test]
 fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     type Case<'a> = ((&'a str, &'a str), Option<(u16, &'a str)>, &'a [&'a str]);
@@ -292,7 +292,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     assert!(world.writes().is_empty());
 }
 
-/// One that is named while it is issued costs no refused call.
+/// A certificate that is named while it is being issued costs no refused call.
 #[test]
 fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
     let mut world = World::new();
@@ -324,7 +324,7 @@ fn a_lost_answer_is_an_error_and_the_next_read_finds_what_was_created() {
     let error = apply_first(&plan).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
-    // Until it is made whole it is locked, and not attached yet.
+    // The load balancer is locked and not attached until its creation has ended.
     common::wait_until("its end", || {
         let balancer = world.only_balancer();
         !balancer["private_net"].as_array().unwrap().is_empty()
@@ -341,7 +341,7 @@ fn a_load_balancer_that_was_attached_meanwhile_is_read_again() {
     let id = id(&right);
     world.edit_balancer(id, |one| one["private_net"] = json!([]));
     let plan = world.plan();
-    // Whoever made it is done only now.
+    // The program that created the load balancer finishes only now.
     world.edit_balancer(id, |one| *one = right);
     let description = plan.outcome.changes()[0].description();
     let line = description.done().join(", ");
@@ -411,7 +411,8 @@ fn writes_count_against_the_same_budget() {
     assert_eq!(world.writes().len(), 1);
 }
 
-/// Else its reads use up what comes back meanwhile, and it is never made. Found by storm seed 2593.
+/// Otherwise the reads use up the calls that become available, and the load balancer is never created. Storm seed
+/// 2593 found this.
 #[test]
 fn a_write_that_is_put_off_reads_nothing() {
     let mut world = World::new();
@@ -419,7 +420,8 @@ fn a_write_that_is_put_off_reads_nothing() {
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Changed);
     world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
     let (cloud, project) = (world.cloud(), world.project());
-    // Below 5 % of the calls writes for Services wait: in two seconds so many come back.
+    // Writes for Services wait while less than 5 % of the calls are left. This number of calls becomes available
+    // in two seconds.
     cloud.set_rate_limit(project, 3600, 10);
     let plan = world.removal();
     let mark = world.calls().mark();
@@ -427,7 +429,7 @@ fn a_write_that_is_put_off_reads_nothing() {
     let is_put_off = matches!(kind, ErrorKind::RateLimited { put_off: true, .. });
     assert!(is_put_off, "{kind:?}");
     assert_eq!(world.calls().calls_since(mark).len(), 0);
-    // It has what it reads and writes.
+    // There are enough calls for the reads and the write.
     cloud.set_rate_limit(project, 3600, 182);
     let plan = world.removal();
     assert!(apply_first(&plan).is_ok());
@@ -479,7 +481,7 @@ fn types_are_read_once_and_certificates_only_where_named() {
     world.set(&[("http-certificates", "one")]);
     world.plan();
     assert_eq!(reads(&world, "certificates"), 1);
-    // What was read for one Service is not enough for another.
+    // A read for one Service is not enough for another Service.
     let provider = world.hetzner.load_balancers().unwrap();
     let seen = provider.observe(&[], Urgency::Needed).unwrap();
     assert!(!seen.covers(&world.service));

@@ -1,4 +1,4 @@
-//! Whose load balancer it is: two clusters in one project, Services that were re-created.
+//! Ownership of load balancers: two clusters in one project, and Services that were recreated.
 
 use crate::common::{self, Daemon, on, wait_until};
 use crate::sync::world::{
@@ -43,7 +43,7 @@ fn two_clusters_of_the_same_name_share_a_project() {
     assert_ne!(first["labels"][CLUSTER_UID], second["labels"][CLUSTER_UID]);
     assert_ne!(world.addresses("web"), other.addresses("web"));
 
-    // By its name they do not get it either.
+    // The other cluster does not get the load balancer by its name either.
     other.annotate("web", "name", Some("kubernetes-default-web"));
     other.wait_for_event("web", "LoadBalancerNameTaken", &["kubernetes-default-web"]);
     other.create("thief", &[("name", "kubernetes-default-web")], &[80]);
@@ -52,13 +52,13 @@ fn two_clusters_of_the_same_name_share_a_project() {
     assert_eq!(other.addresses("thief"), Vec::<String>::new());
     assert_eq!(world.balancers().len(), 2);
 
-    // What goes in one cluster stays in the other.
+    // A deletion in one cluster changes nothing of the other one.
     other.delete_and_wait("web");
     assert_eq!(world.of_uid(&theirs), None);
     let again = world.of_uid(&ours).unwrap();
     let expected = (&first["name"], targets(&first));
     assert_eq!((&again["name"], targets(&again)), expected);
-    // With another name the thief gets one of its own.
+    // With another name the Service gets a load balancer of its own.
     other.annotate("thief", "name", Some("honest"));
     wait_until("an address", || other.has_address("thief"));
     assert_eq!(world.balancers().len(), 2);
@@ -118,7 +118,7 @@ fn command(id: u64) -> String {
     format!("hcloud load-balancer add-label {id} {ADOPT}=default.web")
 }
 
-/// What Terraform does at its next run, with `ignore_changes` for the Service's UID alone.
+/// Does what Terraform does at its next run, with `ignore_changes` only for the Service's UID.
 fn terraform_applies(world: &World, id: u64, its_own: &Value) {
     world.edit_balancer(id, |one| {
         let uid = one["labels"][SERVICE_UID].clone();
@@ -129,8 +129,9 @@ fn terraform_applies(world: &World, id: u64, its_own: &Value) {
     });
 }
 
-/// kube-hetzner: Terraform makes it before the nodes, attached, without ports, with one label-selector target, waits for
-/// the Service's address, and removes every label of ours but the Service's UID at each of its runs.
+/// This is the case of kube-hetzner. Terraform creates the load balancer before the nodes, attached, without ports and
+/// with one label-selector target. It waits for the Service's address, and removes every label of ours except the
+/// Service's UID at each of its runs.
 #[test]
 fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_released() {
     let cases =
@@ -185,7 +186,7 @@ fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_rel
         assert_eq!(left["targets"][0]["type"], "label_selector", "{about}");
         world.wait_for_event("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
         assert_eq!(world.event_messages("web", "DeletedLoadBalancer").len(), 0, "{about}");
-        // And it is adopted again.
+        // The load balancer is adopted again.
         let again = world.create("web", &annotations, &[80]);
         world.up("web");
         assert_eq!(world.of_uid(&again).unwrap()["id"], json!(id), "{about}");
@@ -193,7 +194,7 @@ fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_rel
     });
 }
 
-/// A program that makes its load balancer before ports and targets: a Service that types its name must not resize it.
+/// The program creates its load balancer before ports and targets. A Service with its name must not resize it.
 #[test]
 fn an_empty_load_balancer_of_another_program_is_adopted_only_when_an_operator_says_so() {
     let owners = [
@@ -236,7 +237,7 @@ fn an_empty_load_balancer_of_another_program_is_adopted_only_when_an_operator_sa
         assert_eq!(adopted["id"], json!(id), "{about}");
         assert_eq!(adopted["load_balancer_type"]["name"], "lb31", "{about}");
         assert_eq!(adopted["labels"][label], json!(value), "{about}");
-        // What a Service has already is not refused, also where the operator's label is gone.
+        // A load balancer that the Service has already is not refused, even when the operator's label was removed.
         world.edit_balancer(id, |one| {
             one["labels"].as_object_mut().unwrap().remove(ADOPT);
         });
@@ -269,7 +270,7 @@ fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
         world.delete_and_wait("web");
         assert_eq!(cloud.load_balancer(id), before, "{}", daemon.log());
 
-        // By the label alone, too.
+        // The label alone is enough, too.
         add_label(&world, id, ADOPT, "default.web");
         let again = world.create("web", &[], &[80]);
         world.up("web");
@@ -284,7 +285,7 @@ fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
     }
 }
 
-/// What happens between the list and the write: it is seen, and nothing of it is lost.
+/// Something changes between the list and the write. The change is seen and not lost.
 #[test]
 fn a_change_just_before_a_write_is_seen() {
     type ManualChange = fn(&Sandbox, u64);
@@ -328,7 +329,8 @@ fn a_change_just_before_a_write_is_seen() {
 
 #[test]
 fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
-    // The label that is added; and, where it says whose it is, a part of why the load balancer is not adopted.
+    // Each case is the label that is added. When the label names an owner, the case also contains a part of the reason
+    // why the load balancer is not adopted.
     let cases = vec![
         ("team", "a", None),
         (CLUSTER_UID, "another", Some("names another cluster")),
@@ -358,7 +360,7 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
     });
 }
 
-/// What has no labels would seem to be free, and what has no targets to be unused.
+/// A load balancer without labels would seem to be free, and one without targets to be unused.
 #[test]
 fn a_list_without_a_needed_field_is_an_error_that_names_the_field() {
     for field in ["labels", "protection", "services", "targets"] {
@@ -396,7 +398,7 @@ fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_b
     let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
     let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
     world.wait_for_event("web", "LoadBalancerNotAdopted", &parts);
-    // It is no failure: nothing recovers from it.
+    // This is no failure, because no retry can help.
     let mark = world.mark();
     world.ticks(20);
     let log = daemon.log();
@@ -408,7 +410,7 @@ fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_b
     assert_eq!(world.up("web")["id"], old);
 }
 
-/// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
+/// The load balancer stayed with its address when its Service was deleted. Another tenant must not get it by its name.
 #[test]
 fn a_load_balancer_that_a_deleted_service_left_is_adopted_only_in_the_same_namespace() {
     let cases = vec![("team-a.web", false), ("default.old", true), ("default.web", true)];

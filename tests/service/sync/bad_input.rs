@@ -1,10 +1,10 @@
-//! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
+//! Bad input of a person: an event says what to do, nothing changes, and the correction is synced.
 
 use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
-/// The wrong part of a Service: its annotations, or a field of the Service itself.
+/// The wrong part of a Service. It is its annotations, or a field of the Service itself.
 #[derive(Clone, Copy)]
 enum Wrong {
     Annotations(&'static [(&'static str, &'static str)]),

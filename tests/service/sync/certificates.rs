@@ -1,4 +1,4 @@
-//! Managed certificates from outside: ordered once, waited for, and never in the way of the rest.
+//! Managed certificates from outside: they are ordered once, waited for, and delay nothing else.
 
 use crate::common::{self, on};
 use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, SERVICE_UID, World, id, listen_ports};
@@ -34,7 +34,7 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
     for profile in PROFILES {
         let world = World::new(2);
         let cloud = world.cloud();
-        // Two seconds, scaled.
+        // This takes two seconds in scaled time.
         cloud.set_action_duration("create_certificate", Some(Duration::from_secs(100)));
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", MANAGED, &[80, 443]);
@@ -48,13 +48,13 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
         let all = world.certificates();
         assert_eq!(all.len(), 1);
         assert_eq!(world.shown("web"), Some(vec![id(&all[0])]));
-        // Nothing was sent that the API refuses, and nothing failed.
+        // No call was refused, and nothing failed.
         let mut refused = world.cloud_calls(0);
         refused.retain(|call| call.status >= Some(400));
         assert!(refused.is_empty(), "{refused:?}");
         assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
         assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed"), [""; 0]);
-        // And then all is quiet.
+        // After that there are no more writes.
         world.ticks(15);
         let mark = world.mark();
         world.ticks(20);
@@ -115,7 +115,7 @@ fn an_order_whose_answer_is_lost_is_not_made_twice() {
     });
 }
 
-/// Both see it free in the same look.
+/// Both Services see in the same list that the certificate is free.
 #[test]
 fn one_of_two_services_that_ask_for_a_free_certificate_gets_it() {
     let world = World::new(1);
@@ -171,7 +171,7 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
         });
         assert_eq!(answer.status, 200, "{answer:?}");
     };
-    // After each list an operator changes a label.
+    // An operator changes a label after each list.
     let sandbox = Arc::downgrade(&world.sandbox);
     let manual_change = Effect::after(move |_| {
         if let Some(sandbox) = sandbox.upgrade() {

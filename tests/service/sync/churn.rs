@@ -32,7 +32,8 @@ fn thirty_nodes_that_flap_cost_no_write() {
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 
-/// It went just before a plan was made, and is there again when the nodes are listed next: they are the same as before.
+/// The node is deleted just before a plan is made, and exists again in the next list of nodes, which is then the
+/// same as before.
 #[test]
 fn a_node_that_is_replaced_between_two_polls_is_a_target_again() {
     let world = World::new(2);
@@ -95,13 +96,13 @@ fn a_server_that_is_deleted_before_its_node_is_no_failure() {
     let mark = world.mark();
     let stays = world.server_id("worker-1");
     world.delete_server("worker-2");
-    // The node is still there, and has to be for a while: more than a minute, and a resync. Nothing is refused.
+    // The node still exists, and must exist for more than a minute and a resync. No call is refused.
     world.ticks(15);
     assert!(world.has_node("worker-2"));
     let writes = world.cloud_writes(mark);
     assert_eq!(writes, Vec::<String>::new(), "{}", daemon.log());
     assert_eq!(world.event_messages("web", "UpdateLoadBalancerFailed"), [""; 0]);
-    // One that is created meanwhile is created with the others at once.
+    // A load balancer that is created meanwhile gets the other targets at once.
     let other = world.create("other", &[], &[80]);
     world.up("other");
     world.wait_for_event("other", "EnsuredLoadBalancer", &[]);
@@ -118,7 +119,8 @@ fn a_server_that_is_deleted_before_its_node_is_no_failure() {
     assert_eq!(world.cloud_writes(mark).len(), 1);
 }
 
-/// The last list of servers is older than the deletion: the API refuses the creation, which is planned again on a new list.
+/// The last list of servers is older than the deletion. The API refuses the creation, which is planned again with
+/// a new list.
 #[test]
 fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     let world = World::new(2);
@@ -157,7 +159,7 @@ fn an_old_target_stays_until_a_new_target_is_healthy() {
     let says = ["it has no address", "remove target worker-1: not yet"];
     world.wait_for_event("web", "UpdateLoadBalancerFailed", &says);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
-    // Then it is accepted.
+    // Then the target is accepted.
     wait_until("the new target alone", || targets(&world.of_uid(&uid).unwrap()) == [new]);
     assert_eq!(world.faults().hits(refuses), 2);
     let add = world.cloud_writes(mark);
@@ -168,7 +170,7 @@ fn an_old_target_stays_until_a_new_target_is_healthy() {
     assert_eq!(warned, 1, "one line for one trouble:\n{log}");
 }
 
-/// Its health check ends its traffic (KEP-3836); removed from the targets it would lose its connections.
+/// The health check ends the traffic of such a node (KEP-3836). A removal from the targets would break its connections.
 #[test]
 fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     let world = World::new(2);

@@ -1,4 +1,4 @@
-//! What is said to be created is created: once, and as it is said.
+//! A creation is reported when it was made: once, and as it was made.
 
 use crate::common::on;
 use crate::sync::world::{Cluster, World, len};
@@ -50,7 +50,7 @@ fn the_first_of_two_services_that_want_a_new_name_gets_it() {
     assert_eq!(ran.stderr.matches("created").count(), 0, "{ran:?}");
 }
 
-/// Somebody else was faster by a moment: that is no creation.
+/// Somebody else created the load balancer a moment earlier, so this is reported as no creation.
 #[test]
 fn a_name_that_is_taken_meanwhile_is_no_creation() {
     let world = World::new(1);

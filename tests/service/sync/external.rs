@@ -1,4 +1,4 @@
-//! Load balancers that somebody else made: used where their owner allows it, and left as they were.
+//! Load balancers that somebody else made are used when their owner allows it, and left as they were.
 
 use crate::common::{one_line, wait_until};
 use crate::sync::shared::{owned, ports};
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
 pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
 
-/// What Terraform made: the API server's port, with a server that is no node as its target.
+/// Creates a load balancer as Terraform does, with the API server's port and with a server that is no node
+/// as its target.
 pub fn terraforms(world: &World, name: &str) -> u64 {
     let server = world.create_server(&format!("behind-{name}"));
     let its_own = json!({
@@ -22,7 +23,7 @@ pub fn terraforms(world: &World, name: &str) -> u64 {
     world.create_balancer(name, &its_own)
 }
 
-/// As its owner does it; none: not any more.
+/// Allows the use of the load balancer as its owner does. `None` ends the permission.
 pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
     world.edit_balancer(id, |one| match namespace {
         Some(namespace) => one["labels"][EXTERNAL] = json!(namespace),
@@ -39,8 +40,8 @@ pub fn as_it_is(world: &World, id: u64) -> Value {
     one
 }
 
-/// Of all that was ever written to it nothing renames, resizes, moves, attaches or deletes it, and every label is sent
-/// again that its owner has.
+/// Asserts that no write renames, resizes, moves, attaches or deletes the load balancer, and that every write of labels
+/// contains the owner's labels.
 pub fn only_parts_were_written(world: &World, id: u64) {
     let path = format!("/v1/load_balancers/{id}");
     let mut calls = world.cloud_calls(0);
@@ -87,12 +88,12 @@ fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_t
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     assert_eq!(as_it_is(&world, id), before);
     assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed").len(), 1);
-    // One that does not exist is named, and none is made in its place.
+    // A load balancer that does not exist is named, and none is created instead.
     world.annotate("web", "external", Some("edge"));
     let says = ["has no load balancer \"edge\""];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
-    // Its end needs nothing.
+    // The deletion of the Service needs no write to the cloud.
     world.delete_and_wait("web");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
 }
@@ -106,7 +107,7 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
         let before = as_it_is(&world, id);
         let daemon = world.daemon(&[NO_RESYNC]);
         let own = [("external", by.as_str()), ("use-private-ip", "false")];
-        // What is about the whole load balancer has no effect.
+        // Annotations about the whole load balancer have no effect.
         let whole = [("name", "mine"), ("type", "lb31"), ("algorithm-type", "round_robin")];
         let web = world.create("web", &[&own[..], &whole].concat(), &[80, 443]);
         let shop = world.create("shop", &own, &[8080, 80]);
@@ -131,7 +132,7 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
         drop(daemon);
         world.is_at_rest();
 
-        // Terraform removes the labels that it does not know: they are written again, and nothing else is.
+        // Terraform removes the labels that it does not know. They are written again, and nothing else is written.
         let labels = before["labels"].clone();
         world.edit_balancer(id, |one| {
             let all = one["labels"].as_object_mut().unwrap();
@@ -168,7 +169,7 @@ fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours(
     let world = World::new(2);
     let id = terraforms(&world, "edge-lb");
     allow(&world, id, Some(""));
-    // Its owner has a node among its targets.
+    // One of the owner's targets is a node.
     let node = world.server_id("worker-1");
     world.add_target(id, node);
     world.converge(&[]);
@@ -194,7 +195,8 @@ fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours(
     only_parts_were_written(&world, id);
 }
 
-/// Its nodes would get the traffic of the other owners' ports, and nothing would say later that they are to be removed.
+/// Otherwise its nodes would get the traffic of the owner's ports, and nothing would show later that the targets
+/// must be removed.
 #[test]
 fn a_service_without_a_port_there_adds_no_target() {
     let world = World::new(2);
@@ -205,7 +207,7 @@ fn a_service_without_a_port_there_adds_no_target() {
     world.converge(&[]);
     world.wait_for_event("web", "PortConflict", &["port 6443 can't be had"]);
     assert_eq!(as_it_is(&world, id), before);
-    // One that keeps none of its ports takes away what came with them.
+    // A Service that keeps none of its ports removes the targets that it added.
     let set_port = |number: u16| {
         world.set_port("web", number);
         world.converge(&[]);
@@ -221,7 +223,8 @@ fn a_service_without_a_port_there_adds_no_target() {
     world.is_at_rest();
 }
 
-/// From its own to an external one and back: it is served all the time, and its own is deleted when it has left it.
+/// The Service moves to an external load balancer and back. It is served all the time, and its own load balancer is
+/// deleted after the Service has left it.
 #[test]
 fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_time() {
     let world = World::new(1);
@@ -272,8 +275,8 @@ fn only_labels_of_the_owner_stay(world: &World, id: u64) {
     });
 }
 
-/// Terraform removes the labels, and the ports of the Service change before they are written again. Nothing is deleted by
-/// a guess: the owner removes what is left over, and `doctor` names it.
+/// Terraform removes the labels, and the ports of the Service change before the labels are written again. Nothing is
+/// deleted by a guess. The owner must remove what is left over, and `doctor` names it.
 #[test]
 fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let world = World::with_network(2);
@@ -286,7 +289,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     drop(first);
     let cloud = world.cloud();
     only_labels_of_the_owner_stay(&world, id);
-    // Its labels are written again.
+    // The labels are written again.
     assert!(!doctor(&world).contains("has no label"));
     // 443 becomes 8443 with the same node port, and 8080 ends with its node port.
     world.edit("web", |service| {
@@ -301,7 +304,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let is_deletion = |call: &&String| call.contains("delete_service") || call.contains("DELETE");
     assert_eq!(world.cloud_writes(mark).iter().find(is_deletion), None);
     doctor_names(&world, id, 443, "of Service default/web");
-    // Nothing listens at the node port any more.
+    // Nothing listens on the node port any more.
     for server in targets(&as_it_is(&world, id)) {
         let closed = Health::unhealthy("layer4_no_connection");
         cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
@@ -313,8 +316,8 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     }
 }
 
-/// The same where the Service leaves the load balancer before its labels are written again: nothing uses the load balancer
-/// any more.
+/// The Service leaves the load balancer before its labels are written again, and nothing uses the load
+/// balancer any more.
 #[test]
 fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
     let world = World::with_network(2);

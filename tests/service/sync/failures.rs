@@ -45,7 +45,7 @@ fn a_stale_list_of_services_changes_nothing() {
     world.up("new");
 }
 
-/// It comes up when the list is long out of date: what the list shows is read again before anything is written for it.
+/// The Service is read from a list that is long out of date. It is read again before anything is written for it.
 #[test]
 fn no_load_balancer_is_created_for_a_service_that_only_a_stale_list_shows() {
     let world = World::new(1);
@@ -80,7 +80,7 @@ fn a_stale_service_in_the_cache_is_read_once() {
     for name in ["stays", "gone", "retyped"] {
         world.create(name, &[], &[80]);
     }
-    // It shows them as they are now, whatever is written to them.
+    // The list shows the Services in their present state, whatever is written to them later.
     world.cluster().freeze_cache(true);
     let daemon = world.daemon(&[NO_RESYNC]);
     for name in ["stays", "gone", "retyped"] {
@@ -95,7 +95,7 @@ fn a_stale_service_in_the_cache_is_read_once() {
     world.ticks(10);
     let calls = world.cloud_calls(mark);
     assert!(calls.is_empty(), "{calls:#?}\n{}", daemon.log());
-    // What somebody changes is seen as soon as the list shows it.
+    // A person's change is seen as soon as the list shows it.
     world.annotate("stays", "algorithm-type", Some("least_connections"));
     world.cluster().freeze_cache(false);
     wait_until("its algorithm", || {
@@ -124,7 +124,7 @@ fn a_stale_list_of_nodes_removes_no_target() {
     exclude("false");
     world.ccm(&["lb", "sync"]).with_code(0);
     assert_eq!(targets(&world.only_balancer()).len(), 2);
-    // While a pass reads the Service again, the others look at nodes, in the cache.
+    // While a pass reads the Service again, the other controllers read nodes from the cache.
     let slow = Effect::Slow(Duration::from_millis(200));
     world.faults().add(on("/api/v1/namespaces/default/services", slow));
     let mark = world.mark();
@@ -146,7 +146,7 @@ fn a_failed_resync_is_repeated_before_the_next_period() {
     let _daemon = world.daemon(&["--load-balancer-resync-period=200s"]);
     world.ticks(3);
     world.edit_balancer(id(&right), |one| one["algorithm"]["type"] = json!("least_connections"));
-    // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
+    // The read for the proposal succeeds. The read for the change fails with an answer that is not retried at once.
     let refused = Effect::kubernetes_status(422, "Invalid", "not now");
     let fails = world.faults().add(on(SERVICES, refused).times(1));
     wait_until("the resync that fails", || world.faults().hits(fails) == 1);
@@ -165,7 +165,7 @@ fn many_short_changes_do_not_count_as_an_action_that_runs_too_long() {
     world.annotate("web", "use-private-ip", Some("true"));
     let cloud = world.cloud();
     for command in ["add_target", "remove_target"] {
-        // A tenth of a second each; 2.4 s are the limit for one.
+        // Each change takes a tenth of a second. The limit for one change is 2.4 s.
         cloud.set_action_duration(command, Some(Duration::from_secs(5)));
     }
     world.once(&[]).with_code(0);
@@ -175,7 +175,7 @@ fn many_short_changes_do_not_count_as_an_action_that_runs_too_long() {
     assert_eq!(world.event_messages("web", "UpdateLoadBalancerFailed"), [""; 0]);
 }
 
-/// Eight servers are refused for one cause: that is one trouble, and one line can be read.
+/// Eight servers are refused for the same reason, which is one problem and one line.
 #[test]
 fn several_targets_that_are_refused_for_one_reason_are_reported_once() {
     let world = World::new(8);
@@ -220,7 +220,7 @@ fn a_service_that_always_changes_during_its_sync_has_failed() {
     world.faults().add(in_use);
     world.create("clash", &[], &[80]);
     world.wait_for_event("clash", "SyncLoadBalancerFailed", &["5 plans"]);
-    // As each one that failed it waits longer and longer.
+    // The Service is retried with the growing backoff of a failure.
     world.ticks(20);
     let mark = world.mark();
     world.ticks(20);
@@ -228,7 +228,7 @@ fn a_service_that_always_changes_during_its_sync_has_failed() {
     assert!(tries <= 20, "{tries} in 20 ticks\n{}", daemon.log());
 }
 
-/// What little is left of an hour's calls is for nodes.
+/// The few calls that are left of the hour are for nodes.
 #[test]
 fn a_changed_service_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     let world = World::new(1);
@@ -244,20 +244,21 @@ fn a_changed_service_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     world.up("web");
 }
 
-/// New nodes, deletions, changed Services, refreshes: what comes later waits until more calls of the hour are left.
+/// The order is new nodes, deletions, changed Services, refreshes. Each kind waits until more calls of the hour are
+/// left than for the kind before.
 #[test]
 fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
     let mut world = World::new(2);
     world.set(&[("CCM_TEST_TIME_SCALE", "0.2")]);
     let daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=30s"]);
-    // Set anew before each call: it is refilled fast here.
+    // The number is set before each call, because it grows fast in scaled time.
     let left = Arc::new(AtomicU32::new(0));
     let (cloud, project) = (world.cloud().clone(), world.project());
     let held = Arc::clone(&left);
     let hold = move |_: &Request| cloud.set_rate_limit(project, 3600, held.load(Ordering::Relaxed));
     let rule = Rule::new(Effect::before(hold)).half(Half::Hetzner);
     world.faults().add(rule);
-    // Only by a call it is seen how many are left.
+    // The daemon learns only from an answer how many calls are left.
     let joins = |calls: u32, name: &str| {
         left.store(calls, Ordering::Relaxed);
         world.join_and_wait(name);

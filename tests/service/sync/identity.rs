@@ -1,5 +1,5 @@
-//! The identity of the cluster: the UID of the Service `default/kubernetes` as the Lease remembers it. Who deletes that
-//! Service stops nothing, uploads nothing anew, and makes nothing another cluster's.
+//! The identity of the cluster is the UID of the Service `default/kubernetes` that the Lease remembers. Whoever deletes
+//! that Service stops nothing, causes no new upload, and makes no object another cluster's.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::tls_secrets;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 const NO_LEASE: &str = "--leader-elect=false";
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// What the Lease notes, parsed; `Null`: nothing.
+/// Returns what the Lease remembers, or `Null` when it remembers nothing.
 fn noted(world: &World) -> Value {
     let lease = world.lease();
     let text = lease["metadata"]["annotations"][IDENTITY].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
 
-/// As the API server makes it again, with another UID.
+/// Creates the Service again with another UID, as the API server does.
 fn make_kubernetes(world: &World) {
     world.create_as(json!({
         "apiVersion": "v1",
@@ -27,7 +27,7 @@ fn make_kubernetes(world: &World) {
     }));
 }
 
-/// How many ports the load balancer of the Service `web` has.
+/// Returns the number of ports of the load balancer of the Service `web`.
 fn ports(world: &World) -> usize {
     let found = world.of_uid(&world.uid("web"));
     found.map_or(0, |one| len(&one["services"]))
@@ -71,7 +71,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         wait_until("a note", || noted(&world)["identity"] == *first);
         assert_eq!(noted(&world)["lease"], world.lease()["metadata"]["uid"]);
 
-        // Nothing waits for it while it is not there.
+        // Nothing waits for the Service while it does not exist.
         world.delete("kubernetes");
         world.ticks(8);
         add_port(&world, 8080, 3);
@@ -105,7 +105,7 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
     }
 }
 
-/// Without a Lease, until the API server has made the Service again.
+/// There is no Lease, and the API server has not created the Service again yet.
 #[test]
 fn a_cluster_without_an_identity_syncs_and_neither_creates_nor_deletes() {
     let world = tls_secrets::world();
@@ -159,7 +159,7 @@ fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
         world.converge(&[NO_LEASE]);
         let before = world.certificates();
         assert_eq!((before.len(), ports(&world)), (1, 2));
-        // Its targets do not show whose it is.
+        // The targets do not show the owner of the load balancer.
         let stranger = world.create_server("stranger");
         let id = id(&world.only_balancer());
         world.add_target(id, stranger);
@@ -174,7 +174,7 @@ fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
             lease["metadata"]["annotations"] = json!({ IDENTITY: note.to_string() });
         });
         if !is_same_lease {
-            // As in another cluster.
+            // From now on the cluster looks like another one.
             world.delete("kubernetes");
             make_kubernetes(&world);
         }
@@ -192,14 +192,14 @@ fn an_object_of_a_former_identity_is_ours_while_the_lease_remembers_it() {
         assert_eq!(world.certificates(), before, "{}", daemon.log());
         let shell = world.ccm(&["lb", "sync", "--dry-run"]);
         assert!(shell.stdout.contains("0 to change"), "{shell:?}");
-        // It is deleted once nothing uses it, as one that was uploaded now.
+        // A certificate of a former identity is deleted once nothing uses it, like a new one.
         world.annotate("web", "http-tls-secret.p443", None);
         world.annotate("web", "protocol.p443", None);
         wait_until("its deletion", || world.certificates().is_empty());
     }
 }
 
-/// It is no error of the command, which then counts by the Service.
+/// The refusal is no error of the command, which then uses the Service's UID.
 #[test]
 fn a_shell_without_the_right_to_read_the_lease_uses_the_service_s_uid_and_does_nothing_after_an_error()
  {
@@ -222,7 +222,7 @@ fn a_shell_without_the_right_to_read_the_lease_uses_the_service_s_uid_and_does_n
     let ran = world.ccm(&words).with_code(1);
     ran.warns("leases/cloud-controller-manager");
     faults.clear();
-    // It is read once, and only where something rests on it.
+    // The Lease is read once, and only when something depends on it.
     for (words, reads) in [(&["lb", "inspect", "default/web"][..], 1), (&["node", "list"], 0)] {
         let mark = world.mark();
         world.ccm(words).with_code(0);

@@ -1,4 +1,4 @@
-//! `keep`: the load balancer outlasts its Services, and is had again by its name.
+//! The annotation `keep`: the load balancer outlasts its Services, and is adopted again by its name.
 
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::killed::{Scenario, killed_at_each_write};
@@ -48,7 +48,7 @@ fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
         if ends {
             assert_eq!(world.service("web"), None);
         }
-        // It is no orphan, and no other Service gets it unasked.
+        // The load balancer is no orphan, and no other Service gets it without asking.
         assert!(!list(&world).contains("orphan"));
         world.create("other", &[], &[80]);
         world.converge(flags);
@@ -104,7 +104,8 @@ fn a_kept_load_balancer_of_a_service_deleted_by_force_is_no_orphan() {
     assert!(list(&world).contains("Kept"), "{}", list(&world));
 }
 
-/// What the annotation says last holds, else the label; what can't be read keeps.
+/// The last value of the annotation decides, and without it the label. A value that can't be read keeps
+/// the load balancer.
 #[test]
 fn the_keep_annotation_at_the_deletion_decides() {
     let cases = [
@@ -127,7 +128,7 @@ fn the_keep_annotation_at_the_deletion_decides() {
         assert_eq!(all.len(), usize::from(stays), "{before:?}, {at_end:?}");
         assert!(all.iter().all(|one| is_kept(one, "default.web")), "{all:?}");
     }
-    // Without it the label is taken off, and the load balancer is deleted as ever.
+    // Without the annotation the label is removed, and the load balancer is deleted with its Service.
     let world = World::new(1);
     world.create("web", &[YES], &[80]);
     world.converge(&[HCLOUD]);

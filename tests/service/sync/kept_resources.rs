@@ -1,4 +1,4 @@
-//! What outlives a Service: its Primary IP, its managed certificate, its name.
+//! Resources that outlive a Service: its Primary IP, its managed certificate, its name.
 
 use crate::common::{self, on};
 use crate::sync::world::{
@@ -8,7 +8,7 @@ use sandbox::calls::Call;
 use sandbox::faults::Effect;
 use serde_json::{Value, json};
 
-/// A free Primary IP; its ID and address.
+/// Creates a free Primary IP. Returns its ID and its address.
 fn primary_ip(world: &World, name: &str) -> (u64, String) {
     let (cloud, project) = (world.cloud(), world.project());
     let body =
@@ -27,7 +27,7 @@ fn certificate(world: &World) -> Value {
 
 #[test]
 fn a_recreated_service_has_its_address_its_certificate_and_its_name() {
-    // With a name for the certificate, and without.
+    // The certificate is created with and without a name.
     let names = [Some("front"), None];
     let cases = names.iter().flat_map(|name| PROFILES.map(|profile| (*name, profile)));
     common::run_in_parallel(cases.collect(), |(name, profile)| {
@@ -61,7 +61,7 @@ fn a_recreated_service_has_its_address_its_certificate_and_its_name() {
     });
 }
 
-/// It is assigned to the load balancer of the old one for a moment longer.
+/// The address is assigned to the load balancer of the old Service for a moment longer.
 #[test]
 fn an_address_that_is_still_taken_is_waited_for() {
     let world = World::new(1);
@@ -92,7 +92,7 @@ fn an_address_that_is_still_taken_is_waited_for() {
     }
 }
 
-/// Somebody took it after it was seen to be free.
+/// Somebody took the Primary IP after it was seen to be free.
 #[test]
 fn a_refused_primary_ip_is_reported_with_what_to_do() {
     let world = World::new(1);
@@ -131,13 +131,13 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
     assert_eq!(reads(0), 0);
     world.create("web", &[("public-net-ipv4", "kept")], &[80]);
     world.up("web");
-    // To propose it, and to make it.
+    // The Primary IPs are read for the proposal and for the creation.
     let made = reads(0);
     assert!((1..=2).contains(&made), "{made}");
     world.annotate("web", "algorithm-type", Some("least_connections"));
     world.ticks(20);
     assert_eq!(reads(0), made);
-    // Who looks is told what the one that is there can't have.
+    // A person who inspects the Service is told what the existing load balancer can't have.
     world.annotate("web", "public-net-ipv4", Some("nobody"));
     let findings = world.inspect("web", &[])["findings"].to_string();
     let says = "delete the Service and make it again";
@@ -145,7 +145,7 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
     assert!(reads(0) > made);
 }
 
-/// Nobody deletes it, so somebody should know.
+/// Nobody deletes the certificate, so a person should know about it.
 #[test]
 fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let world = World::new(1);
@@ -183,7 +183,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let (id, name) = (&certificate["id"], &certificate["name"]);
     let kept = json!([{"kind": "Certificate", "id": id, "name": name, "domains": ["example.com"]}]);
     assert_eq!((&shown["kept"], &shown["items"]), (&kept, &json!([])));
-    // Of one namespace nobody asks for what has none.
+    // A namespace without certificates costs no call for them.
     assert_eq!(json(&["-n", "default"]).json().get("kept"), None);
     let error = Effect::hetzner_error(500, "server_error", "not today");
     let rule = on("/v1/certificates", error);

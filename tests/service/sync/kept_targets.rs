@@ -36,13 +36,13 @@ fn a_target_that_only_its_private_address_reaches_stays() {
     for uid in [by_annotation, by_variable] {
         assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 1);
     }
-    // As it is told.
+    // The load balancer is used as the annotations now say.
     world.annotate("annotated", "disable-public-network", Some("false"));
     world.annotate("plain", "use-private-ip", Some("true"));
     world.ccm(&["lb", "sync"]).with_code(0);
 }
 
-/// Its server is not in the Network: the others turn, and it stays reached as it was, and is told.
+/// The node's server is not in the Network. The other targets change, and this target stays as it was and is reported.
 #[test]
 fn a_node_outside_the_network_does_not_keep_the_others_from_private_addresses() {
     let world = World::with_network(3);
@@ -83,7 +83,7 @@ fn a_node_outside_the_network_does_not_keep_the_others_from_private_addresses() 
     assert_eq!(world.cloud_writes(mark), [""; 0], "{}", daemon.log());
     let finding = world.inspect("web", &[])["findings"].to_string();
     assert!(says.iter().all(|part| finding.contains(part)), "{finding}");
-    // As soon as it is there, it turns too.
+    // The target changes as soon as its server is in the Network.
     detach("attach_to_network");
     wait_until("the last", || ways() == [(false, true), (false, true), (true, true)]);
     assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 3);

@@ -1,5 +1,5 @@
-//! The daemon is killed after each of its writes in turn, and started again: with Services that use load balancers
-//! together the end is the same.
+//! The daemon is killed after each of its writes in turn, and started again. Services that use load balancers together
+//! reach the same end state.
 
 use crate::common::{self, Daemon, is_lease, wait_until};
 use crate::sync::external::{BY_NAME, allow, only_parts_were_written, terraforms};
@@ -10,11 +10,11 @@ use sandbox::faults::{Rule, RuleId};
 
 const NO_LEASE: &str = "--leader-elect=false";
 
-/// What happens, and how it ends.
+/// A change, and the state that it must lead to.
 pub struct Scenario {
-    /// Before the daemon that is killed starts, and brought in order.
+    /// The objects that are created and synced before the daemon that is killed starts.
     pub before: fn(&World),
-    /// While no daemon runs.
+    /// The change that is made while no daemon runs.
     pub change: fn(&World),
     pub is_done: fn(&World) -> bool,
 }

@@ -4,7 +4,7 @@ use crate::common::{self, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id};
 use serde_json::json;
 
-/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
+/// The labels are set with one write, which replaces the whole map. A label that an operator added just before stays.
 #[test]
 fn labels_are_set_beside_foreign_labels_and_stay() {
     let mut world = World::new(1);
@@ -36,12 +36,12 @@ fn labels_are_set_beside_foreign_labels_and_stay() {
     world.annotate("web", "labels", Some("ccm-from-scratch/created=true"));
     world.wait_for_event("web", "SyncLoadBalancerFailed", &["are reserved"]);
     assert_eq!(label("example.com/cost"), "42");
-    // Labels of ours say that it was made for the Service: it is deleted with it.
+    // Our labels show that the load balancer was made for the Service, so it is deleted with the Service.
     world.delete("web");
     wait_until("its end", || world.balancers().is_empty());
 }
 
-/// The keys by which programs know what they own: the rest of the annotation is written, and the Service is synced.
+/// These keys tell programs what they own. The rest of the annotation is applied, and the Service is synced.
 #[test]
 fn labels_of_other_programs_are_neither_written_nor_changed() {
     let keys = [
@@ -63,7 +63,8 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
         assert_eq!(made["targets"].as_array().unwrap().len(), 1, "{key}");
         world.wait_for_event("web", "AnnotationWithoutEffect", &["labels", key]);
 
-        // Written before the rule was there, or by the program: the label stays as it is, whatever the annotation says.
+        // The label was written by the program, or before this rule existed. It stays as it is, whatever
+        // the annotation says.
         if key == "hcloud-ccm/service-uid" {
             return;
         }

@@ -1,4 +1,4 @@
-//! From the first `kubectl apply` to the last `kubectl delete`.
+//! The life of a Service, from the first `kubectl apply` to the last `kubectl delete`.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::world::{
@@ -63,7 +63,7 @@ fn a_service_costs_three_calls_and_the_first_service_two_more() {
         let of = |path: &str| calls.iter().filter(|call| call.path == path).count();
         assert_eq!(of("/v1/load_balancers"), 2, "{name}: {calls:#?}");
         assert_eq!(of("/v1/load_balancer_types"), first, "{name}");
-        // It shows that the project is the cluster's, as the first load balancer does afterwards.
+        // The server shows that the project is the cluster's. Later the first load balancer shows it.
         let is_server = |call: &&Call| call.path.starts_with("/v1/servers");
         assert_eq!(calls.iter().filter(is_server).count(), first, "{name}");
         // A machine that is busy may see the first question come too early.
@@ -95,7 +95,7 @@ fn an_annotation_on_three_ports_costs_three_writes_and_six_calls() {
     let is_question = |call: &Call| call.path == "/v1/actions";
     let (questions, calls): (Vec<Call>, Vec<Call>) = calls.into_iter().partition(is_question);
     assert!(calls.len() <= 5, "{} calls: {calls:#?}", calls.len());
-    // One for all three; on a busy machine the actions may last until a second one.
+    // One call is enough for all three actions. On a busy machine the actions may last until a second call.
     assert!(questions.len() <= 2, "{questions:#?}");
 }
 
@@ -116,7 +116,7 @@ fn a_deletion_deletes_first_the_load_balancer_with_the_label_and_then_the_servic
         world.wait_for_event("web", "DeletedLoadBalancer", &[]);
         let expected = [&format!("DELETE /load_balancers/{id}"), STATUS];
         assert_eq!(world.writes(mark), expected, "{}", daemon.log());
-        // As the API's own client sends it; and the load balancer was read just before.
+        // The deletion is sent as the API's own client sends it, and the load balancer was read just before.
         let calls = world.cloud_calls(mark);
         let is_delete = |call: &Call| call.method == "DELETE";
         let at = calls.iter().position(is_delete).unwrap();
@@ -128,7 +128,7 @@ fn a_deletion_deletes_first_the_load_balancer_with_the_label_and_then_the_servic
     }
 }
 
-/// Its namespace takes no events any more, and then is gone: nobody has to do anything about that.
+/// The namespace accepts no events any more and is then deleted. Nobody must act on that.
 #[test]
 fn a_service_that_is_deleted_with_its_namespace_is_no_failure() {
     let world = World::new(1);
@@ -171,12 +171,13 @@ fn a_service_of_another_type_loses_load_balancer_address_and_finalizer() {
     world.ticks(2);
     let delete = format!("DELETE /load_balancers/{id}");
     assert_eq!(world.writes(mark), [delete.as_str(), STATUS]);
-    // And back.
+    // The type changes back.
     world.set_type("web", "LoadBalancer");
     world.up("web");
 }
 
-/// Between the look and the DELETE: what is protected stays, and the Service goes, as if it had been so before.
+/// The load balancer is protected between the read and the DELETE. It stays, and the Service is deleted, as if the
+/// protection had been there before.
 #[test]
 fn a_load_balancer_that_is_protected_at_the_last_moment_stays_and_the_service_is_deleted() {
     let world = World::new(1);
@@ -196,7 +197,7 @@ fn a_load_balancer_that_is_protected_at_the_last_moment_stays_and_the_service_is
     assert!(!ran.stdout.contains("deleted"), "{ran:?}");
 }
 
-/// Its load balancer is there by then, and nobody's: whoever looks at the log finds it.
+/// By then the load balancer exists without an owner. The log names it.
 #[test]
 fn a_service_that_is_deleted_by_force_during_its_creation_leaves_an_event() {
     let world = World::new(1);
@@ -236,7 +237,7 @@ fn a_service_that_is_not_ours_gets_no_write() {
     let mark = world.mark();
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.ticks(4);
-    // Its end changes nothing about it.
+    // The deletion of the Service changes nothing.
     world.delete("theirs");
     world.ticks(4);
     assert_eq!(world.writes(mark), Vec::<String>::new());
@@ -264,7 +265,7 @@ fn two_load_balancers_with_the_label_are_named_and_unchanged() {
     world.wait_for_event("web", "DeleteLoadBalancerFailed", &names);
     world.ticks(2);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
-    // Somebody decides which is the wrong one.
+    // A person decides which load balancer is the wrong one.
     world.edit_balancer(twin, |one| one["labels"] = json!({}));
     wait_until("its end", || world.service("web").is_none());
     assert_eq!(world.balancers().len(), 1);

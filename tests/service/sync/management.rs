@@ -1,5 +1,5 @@
-//! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves alone what was
-//! released.
+//! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves a released
+//! load balancer alone.
 
 use crate::common::{self, Ran, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
@@ -71,7 +71,7 @@ fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
         let said = ran.stdout.clone() + &ran.stderr;
         assert!(said.contains(part), "{words:?}: {ran:?}");
     }
-    // It has one.
+    // The Service has a load balancer already.
     let other = terraforms(&world, "other");
     let ran = adopt(&world, "--yes", other, "default/web").with_code(1);
     ran.prints("because the Service has kubernetes-default-web");
@@ -119,7 +119,7 @@ fn a_released_load_balancer_stays_as_it_is_until_it_is_adopted() {
     wait_until("the port", || numbers(&as_it_is(&world, balancer)) == [80, 443]);
     drop(daemon);
     world.is_at_rest();
-    // It was adopted, so it is only released with the Service.
+    // The load balancer was adopted, so it is only released with the Service.
     world.delete("web");
     world.converge(&[]);
     assert_eq!(world.service("web"), None);
@@ -162,7 +162,7 @@ fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     let ip = &before["public_net"]["ipv4"]["ip"];
     assert_eq!(world.addresses("web")[0], *ip);
     world.is_at_rest();
-    // One of another living Service is never taken.
+    // A load balancer of another existing Service is never taken.
     world.create("shop", &[], &[80]);
     let mark = world.mark();
     let ran = adopt(&world, "--yes", edge, "default/shop").with_code(1);
@@ -177,7 +177,7 @@ fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     }
 }
 
-/// Its port stays beside those of the others, whatever becomes of them.
+/// The port of the released Service stays beside those of the others, whatever happens to them.
 #[test]
 fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     let world = World::over_sockets(common::builder().nodes(1));
@@ -193,7 +193,7 @@ fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     assert_eq!(ports(&left), owned(&[(80, ""), (443, &b), (8080, &c)]));
     assert_eq!(left["labels"][RELEASED], json!(a));
     assert_eq!(world.addresses("a"), addresses);
-    // There can be one such label.
+    // There can be only one such label.
     let ran = world.ccm(&["lb", "release", "default/b", "--yes"]);
     let said = ran.with_code(1);
     assert!(!format!("{said:?}").contains("   that one"), "{said:?}");
@@ -218,7 +218,7 @@ fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     assert_eq!(ports(&now), owned(&[(80, "")]));
     assert_eq!(targets(&now).len(), 1, "the released port needs it");
     assert_eq!(world.addresses("a"), addresses);
-    // And it is taken back, where it asks for the group again.
+    // The Service is adopted again when it asks for the group again.
     world.annotate("a", "share", Some("edge"));
     adopt(&world, "--yes", shared, "default/a").with_code(0);
     let now = as_it_is(&world, shared);
@@ -241,7 +241,7 @@ fn an_external_load_balancer_is_released_with_our_ports_on_it() {
         assert_eq!(after[field], before[field]);
     }
     assert_eq!(after["labels"][RELEASED], json!(uid));
-    // By its label the port is known when the Service is adopted again.
+    // The label shows that the port is the Service's when the Service is adopted again.
     assert_eq!(ports(&after), owned(&[(80, &uid), (6443, "")]));
     the_daemon_leaves_it(&world, "web");
 }

@@ -1,10 +1,10 @@
-//! What somebody changes in the cloud's console is shown, and set back.
+//! What somebody changes in the cloud's console is shown and restored.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::world::{Cluster, HCLOUD, OFTEN, PROFILES, World, id, len, targets};
 use serde_json::{Value, json};
 
-/// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
+/// In which profile a field is wanted that nobody has set: in both, only in ours, or in none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     Always,
@@ -46,7 +46,7 @@ const CASES: &[(&str, Wanted, Edit)] = &[
     ("a label of theirs", Never, |one| one["labels"]["team"] = json!("a")),
 ];
 
-/// Of an https port with a certificate, in a private Network.
+/// Changes of an https port with a certificate, in a private Network.
 #[rustfmt::skip] // A case is a line.
 const HTTPS_CASES: &[(&str, Wanted, ManualChange)] = &[
     ("cookie name", ByOurs, ManualChange::Field("http", "cookie_name", |_| json!("OTHER"))),
@@ -67,7 +67,7 @@ const HTTPS_CASES: &[(&str, Wanted, ManualChange)] = &[
         ("detach_from_network", |ids| json!({"network": ids.network})),
         ("attach_to_network", |ids| json!({"network": ids.network, "ip": "10.0.0.99"})),
     ])),
-    // Somebody's own: whatever servers carry the label.
+    // The target is somebody's own, whatever servers have the label.
     ("a label selector", Never, ManualChange::Actions(&[
         ("add_target", |_| json!({"type": "label_selector", "label_selector": {"selector": "team=a"}})),
     ])),
@@ -76,14 +76,14 @@ const HTTPS_CASES: &[(&str, Wanted, ManualChange)] = &[
 /// The value of a field, or what an action is asked for.
 type Says = fn(&Ids) -> Value;
 
-/// What somebody does: a field of the port or of its health check, or actions of the API.
+/// A change that somebody makes: a field of the port or of its health check, or actions of the API.
 #[derive(Clone, Copy)]
 enum ManualChange {
     Field(&'static str, &'static str, Says),
     Actions(&'static [(&'static str, Says)]),
 }
 
-/// What a case may name.
+/// The objects that a case may name.
 struct Ids {
     network: u64,
     /// A certificate that the Service does not name.
@@ -113,13 +113,13 @@ impl ManualChange {
     }
 }
 
-/// As a type of the API.
+/// Returns a load balancer type as the API shows it.
 fn lb21() -> Value {
     json!({"id": 2, "name": "lb21", "description": "LB21", "max_connections": 20000, "max_services": 15,
         "max_targets": 75, "max_assigned_certificates": 25, "deprecated": null, "prices": []})
 }
 
-/// What counts: not how healthy targets are, nor how much went through; in an order of its own.
+/// Returns what counts of a load balancer, in a fixed order. The health of targets and the traffic do not count.
 fn shape(balancer: &Value) -> Value {
     let mut shape = balancer.clone();
     for traffic in ["included_traffic", "ingoing_traffic", "outgoing_traffic"] {
@@ -234,12 +234,12 @@ fn all_changes_by_hand_are_restored_at_the_next_resync() {
         wait_until("all as it was", || shape(&cloud.load_balancer(id)) == shape(&right));
         let writes = world.cloud_writes(mark);
         world.ticks(6);
-        // And then nothing.
+        // After that there are no more writes.
         assert_eq!(world.cloud_writes(mark), writes, "{}", daemon.log());
     });
 }
 
-/// As when `lb adopt` and the daemon work on one load balancer at the same time.
+/// This happens when `lb adopt` and the daemon change one load balancer at the same time.
 #[test]
 fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
     let world = World::new(1);

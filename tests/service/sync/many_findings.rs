@@ -1,4 +1,5 @@
-//! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
+//! Many findings, long findings, and findings that come back. Each is reported once, within limits, and delays
+//! no other Service.
 
 use crate::common::{Daemon, on, wait_at_most, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, key, service, targets};
@@ -7,10 +8,10 @@ use sandbox::faults::Effect;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What one object has reported of it at most: its findings, and how many more there are.
+/// The largest number of events about one object: its findings, and one that counts the rest.
 const FINDINGS_AT_MOST: usize = 11;
 
-/// Writes of events about a Service: new ones, and those that are counted up.
+/// Returns how often events about a Service were created or counted up.
 fn event_writes(world: &World, name: &str) -> usize {
     let prefix = format!("\"name\":\"{name}.");
     let path = format!("/events/{name}.");
@@ -115,7 +116,8 @@ fn findings_of_one_reason_do_not_evict_each_other() {
     }
     let told = world.event_messages("web", "UnknownAnnotation");
     assert_eq!(told.len(), 3, "{told:?}");
-    // The same three; the creation, perhaps before its node was there. None is counted up at each of the ticks.
+    // There are the same three events, and the creation, which may have come before its node. No event is counted up
+    // at each tick.
     let writes = event_writes(&world, "web");
     assert!(writes <= 8, "{writes}");
 }
@@ -138,7 +140,7 @@ fn many_findings_of_one_service_delay_no_other_service() {
         world.ticks(10);
         let (logged, log) = (lines(&daemon, &["WARN", "service/default/bad"]), daemon.log());
         assert!(logged <= FINDINGS_AT_MOST, "{count}: {logged} lines: {log}");
-        // And what was done for it.
+        // The events about what was done are written, too.
         let written = event_writes(&world, "bad");
         assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
         if count == 400 {
@@ -166,7 +168,7 @@ fn a_long_message_is_cut() {
     }
 }
 
-/// More than is read of a Service: it stays as it is, and says so; the others do not notice.
+/// The Service is larger than ccm reads. It stays as it is and is reported, and the other Services are synced.
 #[test]
 fn a_service_that_is_too_large_is_left_as_it_is() {
     let world = World::new(1);
@@ -178,7 +180,7 @@ fn a_service_that_is_too_large_is_left_as_it_is() {
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(3);
     assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());
-    // Its end does not need them.
+    // The deletion does not need the annotations.
     world.delete("web");
     wait_until("its end", || world.balancers().is_empty());
     world.ccm(&["lb", "sync"]).with_code(0);

@@ -1,5 +1,5 @@
-//! Services of type LoadBalancer from outside: the binary between both APIs, under the role of
-//! hcloud-cloud-controller-manager.
+//! Services of type LoadBalancer from outside. The binary runs between both APIs, with the
+//! role of hcloud-cloud-controller-manager.
 
 mod adoption;
 mod bad_input;
@@ -38,6 +38,6 @@ use sandbox::faults::Effect;
 /// The call by which a Service is read before something is written for it.
 const SERVICES: &str = "GET /api/v1/namespaces/default/services";
 
-/// What loses the answer to a write that was made.
+/// The effects that lose the answer to a write that was made.
 const LOST_ANSWERS: [fn() -> Effect; 3] =
     [|| Effect::AnswerLost, Effect::cut_off, Effect::gateway_timeout];

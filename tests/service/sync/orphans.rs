@@ -1,4 +1,5 @@
-//! Load balancers whose Service is gone: shown, counted in no doubt, and deleted on request alone.
+//! Load balancers whose Service does not exist any more are shown, counted when nothing is unclear, and deleted
+//! only on request.
 
 use crate::common::{self, Daemon, Ran, on, wait_until};
 use crate::sync::SERVICES;
@@ -40,7 +41,7 @@ fn delete_by_hand(world: &World) -> Ran {
     world.ccm(&["lb", "sync", "--delete-orphans", "--yes"])
 }
 
-/// Some resyncs of a daemon that deletes them; its log.
+/// Runs a daemon that deletes orphans for some resyncs. Returns its log.
 fn daemon_deletes(world: &World) -> String {
     let daemon = world.daemon(&[DELETES, OFTEN]);
     world.ticks(8);
@@ -92,7 +93,7 @@ fn an_orphan_is_deleted_on_request_only() {
     world.assert_nothing_refused();
 }
 
-/// As after a backup from the time before the Service had a load balancer.
+/// This happens after a restore of a backup from the time before the Service had a load balancer.
 #[test]
 fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
     let world = World::new(1);
@@ -116,7 +117,7 @@ fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() 
     assert_eq!(log.matches(why).count(), 1, "{log}");
     delete_by_hand(&world);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-    // It is the Service's again.
+    // The load balancer is the Service's again.
     world.set_type("web", "LoadBalancer");
     world.converge(&[]);
     assert_eq!(world.balancer("web")["id"], before["id"]);
@@ -158,9 +159,9 @@ fn a_load_balancer_that_anybody_wants_is_never_deleted_as_an_orphan() {
         one["targets"] = json!([target]);
         one["targets"][0]["server"]["id"] = json!(stranger);
     });
-    // It names it, and what is wrong with it keeps it from taking it over yet.
+    // The Service names the load balancer, and cannot adopt it yet because of a wrong annotation.
     world.create("heir", &[("name", "wanted"), ("type", "lb99")], &[80]);
-    // Its namespace goes, and it is held by somebody's finalizer.
+    // The namespace is being deleted, and a foreign finalizer holds the Service.
     world.create("going", &[], &[80]);
     world.once(&[]);
     let going = id(&world.balancer("going"));
@@ -247,13 +248,13 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
         assert_eq!(named(&world), whole, "{why}\n{}", daemon.log());
         world.faults().clear();
     }
-    // And the list that is shown to a person is not the one that counts.
+    // The list that is shown to a person is not the list on which the deletion rests.
     let ran = delete_by_hand(&world).with_code(0);
     assert_eq!(named(&world), whole[..2]);
     assert!(ran.stdout.contains(&format!("({id}): deleted")), "{ran:?}");
 }
 
-/// What happens between the looks and the DELETE: it is seen.
+/// Something changes between the reads and the DELETE. The change is seen.
 #[test]
 fn a_change_just_before_the_deletion_of_an_orphan_is_seen() {
     const ONE: &str = "GET /v1/load_balancers/*";
@@ -293,7 +294,8 @@ fn metrics(daemon: &Daemon) -> String {
     answer
 }
 
-/// Nobody else is there to tell of it: the last Service has gone, or none that is left can be helped.
+/// No other object could report the orphan, because the last Service was deleted, or no remaining Service
+/// can be synced.
 #[test]
 fn an_orphan_is_reported_and_counted_where_no_service_is_in_order() {
     for bad in [false, true] {
@@ -323,7 +325,7 @@ fn an_orphan_is_reported_and_counted_where_no_service_is_in_order() {
         drop(daemon);
         let log = daemon_deletes(&world);
         assert_eq!(named(&world), Vec::<String>::new(), "{log}");
-        // And then nobody asks any more.
+        // After that no more calls are made.
         let _daemon = world.daemon(&[OFTEN]);
         world.ticks(8);
         let mark = world.mark();
@@ -378,7 +380,7 @@ fn the_deletion_of_orphans_asks_at_a_terminal_and_needs_yes_without_one() {
     delete(&["--dry-run", "--detailed-exitcode"]).with_code(0);
 }
 
-/// util-linux: the command sees a terminal on all three.
+/// Runs a command with util-linux's `script`, so that it sees a terminal on all three streams.
 fn at_terminal(world: &World, answer: &str) -> Option<String> {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -412,7 +414,7 @@ fn a_recreated_service_keeps_its_load_balancer() {
     world.ticks(6);
     drop(daemon);
     assert_eq!(world.up("web")["id"], id);
-    // Nobody has looked at the new one yet.
+    // No list shows the new Service yet.
     let world = World::new(1);
     let id = orphan(&world, "web");
     world.create("web", &[], &[80]);

@@ -1,4 +1,4 @@
-//! A Service whose targets are all unhealthy: an event when that begins, and one when it ends.
+//! A Service whose targets are all unhealthy gets an event when that begins, and one when it ends.
 
 use crate::common::{Daemon, wait_until};
 use crate::sync::world::{Cluster, OFTEN, World, id, len, text};
@@ -46,7 +46,7 @@ fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
     events.iter().map(shown).collect()
 }
 
-/// How often all load balancers were read.
+/// Returns how often all load balancers were read.
 fn comparisons(world: &World) -> usize {
     let mut calls = world.cloud_calls(0);
     calls.retain(|call| !call.is_write() && call.path.ends_with("/load_balancers"));
@@ -108,7 +108,7 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_a_new_event() {
         drop(daemon);
     }
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
-    // A person who syncs by hand sees it: no event.
+    // A person who syncs by hand sees the outage, so there is no event.
     let daemon = daemon(&world);
     power(&world, true);
     world.wait_for_event("web", ENDS, &["2 of 2 targets healthy"]);

@@ -1,5 +1,5 @@
-//! What the cloud would refuse is seen before, where it can be: told by `inspect`, and nothing is made or detached. For
-//! the rest the error says what to do.
+//! A change that the cloud would refuse is recognised before, if possible. `inspect` reports it, and nothing is created
+//! or detached. For all other refusals the error says what to do.
 
 use crate::common;
 use crate::sync::world::{Cluster, World, text};
@@ -32,7 +32,8 @@ fn a_location_in_which_nothing_can_be_created_costs_no_write_and_is_shown() {
     }
 }
 
-/// Attached, and asked for where it can't be: it stays where it is, with its targets.
+/// The load balancer is attached, and is to be attached where that is impossible. It stays where it is,
+/// with its targets.
 #[test]
 fn a_load_balancer_that_cannot_be_attached_elsewhere_is_not_detached() {
     let world = World::with_network(1);

@@ -1,15 +1,15 @@
-//! Which addresses of the private Network Services may ask for.
+//! The addresses of the private Network that Services may ask for.
 
 use crate::sync::world::{Cluster, World, len, targets, text};
 use serde_json::Value;
 
 /// The setting.
 const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
-/// Inside and outside of the ranges of these tests; both are in the subnet of the Network.
+/// Addresses inside and outside of the ranges of these tests. Both are in the subnet of the Network.
 const ALLOWED: &str = "10.0.0.100";
 const REFUSED: &str = "10.0.0.50";
 
-/// From now on Services may ask for these addresses only.
+/// Limits the addresses that Services may ask for from now on.
 fn limit(world: &mut World) {
     let ranges = (RANGES, "10.0.0.96/28, 10.77.0.0/16");
     world.set(&[ranges]);
@@ -25,7 +25,7 @@ fn attachments(world: &World, mark: u64) -> usize {
     writes.iter().filter(is_one).count()
 }
 
-/// Nothing else of the Service waits for its owner.
+/// All other settings of the Service are synced.
 #[test]
 fn a_new_load_balancer_gets_an_address_that_was_not_asked_for() {
     let mut world = World::with_network(1);
@@ -57,7 +57,7 @@ fn an_existing_load_balancer_keeps_its_address_and_the_rest_is_synced() {
     let ip_of = |world: &World, uid: &str| private_ip(&world.of_uid(uid).unwrap());
     let chosen = ip_of(&world, &third);
 
-    // What a load balancer has already is not refused.
+    // An address that a load balancer has already is not refused.
     limit(&mut world);
     let mark = world.mark();
     world.converge(&[]);
@@ -76,7 +76,7 @@ fn an_existing_load_balancer_keeps_its_address_and_the_rest_is_synced() {
         assert_eq!(balancer["algorithm"]["type"], "least_connections", "{name}");
         world.wait_for_event(name, "AnnotationWithoutEffect", &["10.0.0.51", RANGES]);
     }
-    // In a range: as it was without the setting.
+    // An address in a range works as it does without the setting.
     world.annotate("third", "private-ipv4", Some("10.0.0.101"));
     world.converge(&[]);
     assert_eq!(ip_of(&world, &third), "10.0.0.101");

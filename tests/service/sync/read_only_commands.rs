@@ -4,7 +4,7 @@ use crate::common;
 use crate::sync::world::{Cluster, World, service};
 use serde_json::json;
 
-/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
+/// Creates a cluster in which every kind of change would be made: creations, changes, deletions, cleanups and refusals.
 fn untidy() -> World {
     let world = World::over_sockets(common::builder().nodes(2));
     world.converge(&[]);

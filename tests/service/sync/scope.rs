@@ -1,4 +1,5 @@
-//! `--load-balancer-class` and `--service-selector`: what is not ours any more stays as it is, and comes back.
+//! `--load-balancer-class` and `--service-selector`: a Service that is not ours any more stays as it is, until it
+//! is ours again.
 
 use crate::common::{self, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
@@ -61,7 +62,7 @@ fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
             let says = ["ends, because its", "stay as they are"];
             world.wait_for_event(name, "LoadBalancerReleased", &says);
         }
-        // However long it lasts, and whatever changes.
+        // The load balancers stay, however long it lasts and whatever changes.
         let mark = world.mark();
         let daemon = world.daemon(&[wrong, OFTEN, DELETE_ORPHANS]);
         world.set_port("web", 8080);
@@ -86,7 +87,7 @@ fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
     }
 }
 
-/// By its label, while the daemon runs.
+/// The label of the Service changes while the daemon runs.
 #[test]
 fn a_service_that_leaves_the_selector_is_left_alone_until_it_returns() {
     let world = World::new(1);
@@ -111,7 +112,7 @@ fn a_service_that_leaves_the_selector_is_left_alone_until_it_returns() {
     assert_eq!(world.balancers().len(), 1);
 }
 
-/// Its port on the load balancer of a group stays, and the others go on beside it, and come to rest.
+/// The Service's port on the load balancer of a group stays. The other Services are synced beside it and converge.
 #[test]
 fn a_service_of_a_group_outside_the_selector_is_left_alone() {
     let world = World::new(1);
@@ -140,8 +141,9 @@ fn a_service_of_a_group_outside_the_selector_is_left_alone() {
     ran.prints("orphan");
 }
 
-/// The finalizer holds no Service that is left alone; its load balancer is an orphan then, as after any deletion that we
-/// do not see. One that was not ours by its labels, and a Service that may be another controller's, are not touched.
+/// The finalizer does not hold a Service that is left alone. Its load balancer is then an orphan, as after any deletion
+/// that the daemon does not see. A load balancer without our labels, and a Service that may be another controller's,
+/// are not changed.
 #[test]
 fn a_service_that_is_deleted_outside_the_selector_leaves_an_orphan() {
     let world = World::new(1);
@@ -150,7 +152,7 @@ fn a_service_that_is_deleted_outside_the_selector_leaves_an_orphan() {
     world.create("upstream", &[], &[80]);
     world.converge(&[]);
     let upstream = world.up("upstream");
-    // As Hetzner's controller leaves it: the UID alone.
+    // Hetzner's controller leaves only the UID.
     let labels = upstream["labels"].as_object().unwrap().clone();
     let is_ours = |label: &&String| label.starts_with("ccm-from-scratch/");
     assert!(labels.contains_key(CLUSTER_UID));
@@ -213,7 +215,7 @@ fn only_services_of_the_class_are_ours() {
     assert_eq!(world.balancers().len(), 0);
 }
 
-/// Two daemons with classes of their own do not undo each other's finalizers for ever.
+/// Two daemons with different classes do not undo each other's finalizers for ever.
 #[test]
 fn two_daemons_with_different_classes_converge() {
     let world = World::new(1);
@@ -234,7 +236,7 @@ fn two_daemons_with_different_classes_converge() {
     world.ticks(20);
     let logs = one.log() + &other.log();
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{logs}");
-    // And each still removes what is its own.
+    // Each daemon still deletes its own load balancers.
     world.delete("classed");
     world.delete("plain");
     wait_until("the end", || {

@@ -1,5 +1,5 @@
-//! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two ask for, and
-//! namespaces.
+//! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two Services ask
+//! for, and namespaces.
 
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets, text};
@@ -23,7 +23,7 @@ pub fn ports(balancer: &Value) -> Vec<(u64, String)> {
     ports
 }
 
-/// The same, as it should be.
+/// Returns these ports with their owners, as they should be.
 pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
     let ports = ports.iter();
     ports.map(|(port, uid)| (*port, (*uid).to_owned())).collect()
@@ -52,7 +52,7 @@ struct Served {
 }
 
 impl Served {
-    /// These ports, each of the Service of this name.
+    /// Watches these ports, each with the name of its Service.
     fn watch(world: &World, ports: &[(&'static str, u64)]) -> Served {
         let (cluster, cloud) = (world.cluster().clone(), world.cloud().clone());
         let (project, ports) = (world.project(), ports.to_vec());
@@ -69,7 +69,7 @@ impl Served {
                 for (name, port) in &ports {
                     let (ip, spec) = status(name);
                     let all = cloud.load_balancers(project);
-                    // It was written meanwhile.
+                    // The status was written meanwhile.
                     if status(name).0 != ip {
                         continue;
                     }
@@ -137,7 +137,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     drop(daemon);
     world.is_at_rest();
 
-    // One is deleted: its port alone is removed, and that before its finalizer.
+    // One Service is deleted. Only its port is removed, and that before its finalizer.
     let daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
     world.delete_and_wait("b");
@@ -151,7 +151,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     assert_eq!(world.writes(mark), expected, "{}", daemon.log());
     let says = ["the ports of this Service were removed"];
     world.wait_for_event("b", "LoadBalancerReleased", &says);
-    // Alone again it is as one that was never shared: HCCM may take it over.
+    // The last Service has the load balancer as if it had never been shared, so that HCCM may take it over.
     world.delete_and_wait("a");
     wait_until("the UID", || world.only_balancer()["labels"][SERVICE_UID] == c);
     drop(daemon);
@@ -242,7 +242,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     world.is_at_rest();
 }
 
-/// Without a type in the settings: which types there are is read for the new one.
+/// The settings name no type, so the types are read for the new load balancer.
 #[test]
 fn a_service_that_moves_to_another_group_is_served_all_the_time() {
     let mut world = World::new(1);
@@ -297,7 +297,7 @@ fn a_service_keeps_its_old_address_while_its_port_is_refused() {
     served.always();
 }
 
-/// By which of two is the older: times are whole seconds.
+/// Whether one Service is older than another one. Times are whole seconds.
 fn is_older(world: &World, one: &str, other: &str) -> bool {
     let age = |name: &str| {
         let metadata = &world.service(name).unwrap()["metadata"];
@@ -330,7 +330,7 @@ fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     world.ticks(6);
     assert!(!world.has_address("c"), "nothing of it is served");
     assert_eq!(world.event_messages("c", "PortConflict").len(), 1);
-    // It is free: of those that ask for it the oldest gets it.
+    // The port is free. The oldest Service that asks for it gets it.
     world.delete("a");
     let (heir, uid) = match is_older(&world, "b", "c") {
         true => ("b", &b),
@@ -390,7 +390,7 @@ fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
             Some(_) => "round_robin",
         };
         assert_eq!(at()["algorithm"]["type"], algorithm);
-        // It can have its port.
+        // The Service can have its port now.
         world.delete("a");
         wait_until("the other address", || world.addresses("b") != address);
         wait_until("the end on the one that it leaves", || {
@@ -400,7 +400,7 @@ fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
             };
             world.balancers().iter().filter(|one| has_uid(one)).count() == 1
         });
-        // Who is alone on the other one now takes it over at the next comparison.
+        // The Service that is alone on the other load balancer takes it over at the next comparison.
         drop(daemon);
         world.is_at_rest();
         served.always();
@@ -421,7 +421,7 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
-    // Its own list allows nothing.
+    // The guest's own list allows nothing.
     let allow = |by: &str, namespaces: &str| {
         world.annotate(by, "share-namespaces", Some(namespaces));
     };
@@ -433,19 +433,19 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.all_up(&["shop/guest"]);
     assert_eq!(world.addresses("shop/guest"), world.addresses("infra/host"));
     assert_eq!(ports(&world.only_balancer()), owned(&[(80, &host), (443, &guest)]));
-    // What is taken back takes no traffic away.
+    // A permission that is taken back removes no traffic.
     let mark = world.mark();
     allow("infra/host", "blog");
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     assert_eq!(ports(&world.only_balancer()), owned(&[(80, &host), (443, &guest)]));
-    // What it has goes with it all the same.
+    // The guest's port is removed with the guest.
     world.delete_and_wait("shop/guest");
     assert_eq!(ports(&world.only_balancer()).len(), 1);
     world.assert_nothing_refused();
 }
 
-/// For whoever reads a failure.
+/// Returns the calls as text for the message of a failure.
 fn calls(world: &World, mark: u64) -> String {
     let mut calls = world.calls().calls_since(mark);
     let others = ["/leases", "/events", "/nodes"];

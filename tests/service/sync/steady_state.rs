@@ -13,7 +13,7 @@ fn calls_in(world: &World, flags: &[&str], polls: usize) -> (usize, Vec<String>)
     (world.cloud_calls(mark).len(), world.writes(mark))
 }
 
-/// The looks of ten minutes; the rest of an hour is the same.
+/// The polls of ten minutes. The rest of an hour is the same.
 const POLLS: usize = 120;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Services of several namespaces and their certificates, from outside: no tenant shows another one's, keeps another one
-//! from showing its own, or uses up what is watched for all.
+//! Services of several namespaces and their certificates, from outside. No tenant shows another one's certificate,
+//! prevents another one from showing its own, or uses up what is watched for all.
 
 use crate::common::wait_until;
 use crate::sync::tls_secrets::{self, FROM_SECRET, allow_in, fresh, renew_in};
@@ -23,7 +23,7 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
         let says = format!("{named:?} can't be used by Services of namespace hostile");
         world.wait_for_event(service, "CertificateFailed", &["port 443", &says]);
         assert_eq!(listen_ports(&world.up(&thief)), [80]);
-        // One of the same namespace may name it.
+        // A Service of the same namespace may name the certificate.
         let friend = format!("{service}-too");
         world.create(&friend, &annotations, &[443]);
         world.has_https(&friend);
@@ -31,7 +31,7 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
     world.assert_nothing_refused();
 }
 
-/// It is ordered under the name that the upload is to get.
+/// The certificate is ordered under the name that the upload would get.
 #[test]
 fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_served() {
     let world = tls_secrets::world();
@@ -62,13 +62,13 @@ fn a_managed_certificate_with_the_name_of_an_upload_keeps_no_port_from_being_ser
     let mark = world.mark();
     world.ticks(10);
     assert_eq!(world.cloud_writes(mark), [""; 0]);
-    // And it goes with its Service.
+    // The certificate is deleted with its Service.
     world.delete("web");
     wait_until("its end", || world.certificates().len() == 1);
     world.assert_nothing_refused();
 }
 
-/// Which ones are allowed is a table in `tests/plan/load_balancer/named_certificates.rs`.
+/// The table in `tests/plan/load_balancer/named_certificates.rs` lists which certificates are allowed.
 #[test]
 fn a_certificate_that_a_setting_forbids_is_reported_with_the_setting() {
     const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
@@ -96,7 +96,7 @@ fn a_certificate_that_a_setting_forbids_is_reported_with_the_setting() {
     }
 }
 
-/// More than are watched of one namespace, in more namespaces than have room.
+/// There are more Secrets than are watched of one namespace, in more namespaces than there is room for.
 #[test]
 fn namespaces_with_many_secrets_leave_room_for_one_with_a_single_secret() {
     let one = fresh();

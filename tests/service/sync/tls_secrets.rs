@@ -1,5 +1,5 @@
-//! Certificates from Secrets, from outside: uploaded once, renewed without a gap, deleted when nothing uses them, and left
-//! as they are while a Secret can't be used.
+//! Certificates from Secrets, from outside. They are uploaded once, renewed without a gap, deleted when nothing uses
+//! them, and left as they are while a Secret can't be used.
 
 use crate::common::{self, on, wait_until};
 use crate::sync::killed::{Scenario, killed_at_each_write};
@@ -43,7 +43,7 @@ fn put_in(world: &World, namespace: &str, name: &str, kind: &str, certificate: &
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
     });
-    // Its type can't be changed.
+    // The type of a Secret can't be changed, so the Secret is deleted first.
     let known = cluster.get("secrets", Some(namespace), name);
     if known.is_some_and(|known| known["type"] != kind) {
         cluster.delete("secrets", Some(namespace), name);
@@ -138,7 +138,7 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
         assert_eq!(labels["ccm-from-scratch/secret"], "default.web-tls");
         assert!(labels[CLUSTER_UID].is_string());
         assert!(labels["hcloud-ccm/service-uid"].is_null());
-        // At each write of the renewal the port shows one that exists.
+        // At each write of the renewal the port shows an existing certificate.
         let mark = world.mark();
         let gaps = watch_for_gaps(&world);
         let second = fresh();
@@ -152,7 +152,7 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
             assert!(call.contains(step), "{writes:#?}");
         }
         assert_eq!(*gaps.lock().unwrap(), Vec::<String>::new());
-        // And then all is quiet.
+        // After that there are no more writes.
         let mark = world.mark();
         world.ticks(20);
         let calls = world.cloud_calls(mark);
@@ -263,7 +263,7 @@ fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it(
     assert_eq!(world.shown("web"), Some(vec![]));
 }
 
-/// As a CronJob runs it; a person who names a Service has only what concerns that one.
+/// A CronJob runs all Services. A person who names a Service gets only what concerns that Service.
 #[test]
 fn a_pass_deletes_unused_certificates_and_a_sync_of_one_service_does_not() {
     let world = world();
@@ -280,7 +280,7 @@ fn a_pass_deletes_unused_certificates_and_a_sync_of_one_service_does_not() {
     assert!(!second.is_empty() && second != first);
 }
 
-/// The plan of all Services names what a sync of all deletes; the plan of one Service does not.
+/// The plan of all Services lists the certificates that a sync of all deletes. The plan of one Service does not.
 #[test]
 fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     let world = world();
@@ -315,7 +315,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     run(&[of_all, &["--detailed-exitcode"]].concat(), 0);
 }
 
-/// What is wrong with the Secret, and a part of the message.
+/// A problem of the Secret: its name, the change that causes it, and a part of the message.
 type Case = (&'static str, fn(&World), &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -355,7 +355,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
         world.up("second");
         let shown = world.shown("web");
         wait_until("both ports", || world.shown("second") == shown);
-        // And once it is corrected all is as it should be.
+        // Everything is as it should be after the Secret was corrected.
         let good = fresh();
         renew(&world, "web-tls", &good);
         for name in ["web", "second"] {
@@ -401,7 +401,7 @@ fn certificates_of_others_are_never_touched() {
     assert_eq!(world.certificates(), before);
 }
 
-/// It is wanted, although it is neither read nor used just now.
+/// The certificate is wanted, although it is neither read nor used at the moment.
 #[test]
 fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let world = world();
@@ -411,7 +411,7 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let cluster = world.cluster();
     assert!(cluster.delete("secrets", Some("default"), "web-tls"));
     world.wait_for_event("web", "CertificateFailed", &["it does not exist"]);
-    // By hand; the daemon does not compare it for a day.
+    // The port is removed by hand, and the daemon does not compare the load balancer for a day.
     let id = id(&world.only_balancer());
     let action = format!("/load_balancers/{id}/actions/delete_service");
     world.post(&action, &json!({ "listen_port": 443 }));
@@ -473,7 +473,7 @@ fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
     }
 }
 
-/// Only one that a Service names, of its own namespace, for an https port.
+/// Only a Secret is read that a Service of its own namespace names for an https port.
 #[test]
 fn no_other_secret_is_read() {
     let world = world();
@@ -510,7 +510,7 @@ fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     assert_eq!(world.certificates(), Vec::<Value>::new());
 }
 
-/// As much as can be asked for, whatever fails.
+/// The key must not be printed, however much is requested and whatever fails.
 #[test]
 fn no_part_of_the_key_is_printed() {
     let world = world();

@@ -1,5 +1,5 @@
-//! A token of another project shows neither load balancers nor servers: that is no reason to make new ones, and none
-//! to forget the ones there are.
+//! A token of another project shows neither the load balancers nor the servers. That is no reason to create new ones or
+//! to forget the existing ones.
 
 use crate::common::{self, Env, with};
 use crate::sync::external::{BY_NAME, EXTERNAL};
@@ -7,7 +7,7 @@ use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets};
 use sandbox::Half;
 use serde_json::json;
 
-/// As somebody who exported the token of another project.
+/// Returns the environment of somebody who exported the token of another project.
 fn with_foreign_token(world: &World) -> Env {
     let token = &world.projects().foreign_token;
     with(world.env.clone(), &[("HCLOUD_TOKEN", token)])
@@ -87,7 +87,8 @@ fn a_load_balancer_that_was_deleted_by_hand_is_created_again_or_its_service_is_d
     assert_eq!(world.addresses("again")[0], *expected);
 }
 
-/// It has neither a finalizer nor a status, so nothing says that it had a load balancer. Found by storm seed 182.
+/// The Service has neither a finalizer nor a status, so nothing shows that it had a load balancer. Storm seed
+/// 182 found this.
 #[test]
 fn a_new_service_gets_no_load_balancer_in_another_project() {
     let world = World::new(2);
@@ -132,7 +133,7 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
     assert_eq!(world.balancers().len(), 3);
 }
 
-/// Projects can't be distinguished: as before.
+/// Projects can't be distinguished without such a node.
 #[test]
 fn any_project_counts_as_the_right_one_without_a_node_on_a_cloud_server() {
     for robot in [0, 2] {
@@ -144,8 +145,8 @@ fn any_project_counts_as_the_right_one_without_a_node_on_a_cloud_server() {
     }
 }
 
-/// A load balancer with one of the cluster's servers as its target shows whose project it is: the first one costs a
-/// list of servers, in a large project one server, and the others nothing.
+/// A load balancer with one of the cluster's servers as a target shows that the project is the right one. The first
+/// load balancer costs a list of servers, or one server in a large project, and the others cost nothing.
 #[test]
 fn the_check_of_the_project_costs_at_most_one_call() {
     for others in [0, 160] {
