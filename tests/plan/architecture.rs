@@ -1,4 +1,4 @@
-//! The house: who may use whom. Reads the `crate::` paths of every file.
+//! The architecture: which modules may use which. The tests read the `crate::` paths of every file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn first_word(text: &str) -> &str {
     text.split(is_end).next().unwrap()
 }
 
-/// The rooms that a file names: `crate::kube::…` and `use crate::{kube, http}`.
+/// Returns the top-level modules that a file names, as in `crate::kube::…` and `use crate::{kube, http}`.
 fn rooms_named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
     for (position, _) in text.match_indices("crate::") {
@@ -108,7 +108,8 @@ fn stages_of_load_balancers_use_only_those_below() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whose a load balancer is, is read in one place: no other file of the program has the key of a label, or its constant.
+/// The ownership of a load balancer is read in one module. No other file of the program contains the key of an
+/// ownership label or its constant.
 #[test]
 fn labels_of_ownership_are_named_in_one_module() {
     let room = source("hetzner/load_balancers/ownership");
@@ -258,7 +259,7 @@ fn files_do_not_import_each_other_in_circles() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What imports nothing that is left is in no circle.
+    // A file that imports none of the remaining files is in no circle.
     loop {
         let importing: BTreeSet<PathBuf> = imports.iter().map(|(from, _)| from.clone()).collect();
         let count = imports.len();
@@ -270,8 +271,9 @@ fn files_do_not_import_each_other_in_circles() {
     assert_eq!(imports, BTreeSet::new());
 }
 
-/// Time, waits and randomness come from `provider::clock` alone, variables and outputs from `provider::process`: else a story
-/// would not be the same each time, and programs on the simulated machine would share what each has for itself.
+/// Time, waits and randomness come only from `provider::clock`, and variables and outputs only from
+/// `provider::process`. Otherwise a story would not be the same each time, and programs on the simulated machine would
+/// share what each must have for itself.
 #[test]
 fn only_the_provider_reads_clocks_variables_and_random_numbers() {
     #[rustfmt::skip]
@@ -297,13 +299,14 @@ fn only_the_provider_reads_clocks_variables_and_random_numbers() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A test waits for what it needs: `common` polls, and only what plays a slow program sleeps.
+/// A test waits for what it needs. `common` polls, and only code that plays a slow program sleeps.
 #[test]
 fn no_test_sleeps() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let may = [
         "common/mod.rs",
-        // Servers and clients that are slow with each byte; a holder that renews; a film with a pace.
+        // These are servers and clients that are slow with each byte, a holder that renews, and a recording
+        // with a pace.
         "process/deadline.rs",
         "process/leader.rs",
         "process/metrics/recording.rs",

@@ -1,4 +1,4 @@
-//! The lifecycle controller's plan: a table, and what holds for any node and any facts.
+//! The lifecycle controller's plan as a table, and what holds for any node and any facts.
 
 use crate::common::{fake_provider, objects, random};
 use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};

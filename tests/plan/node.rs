@@ -119,7 +119,8 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     }
 }
 
-/// A provider ID can't be changed, so the fix is another Node; where the token may be another project's, that is said.
+/// A provider ID can't be changed, so the fix is another Node. The finding also says when the token may
+/// be another project's.
 #[test]
 fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_fix() {
     let on = |id: &str| json!({ "spec": { "providerID": id } });
@@ -131,7 +132,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
     let cloud =
         FakeProvider::of([server(1, "a"), server(2, "b"), server(3, "twin"), server(4, "twin")]);
     let other = || vec![node("b", on("memory://2"))];
-    // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    // Each case has the name, the Node's fields, the nodes beside it, and whether the finding is reported and in doubt.
     #[rustfmt::skip] // A case is a line.
     let cases = [
         ("a", on("memory://99"), other(), Some(false)),
@@ -157,7 +158,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
     }
 }
 
-/// Two nodes with one provider ID would be one machine to everybody, for good.
+/// Two nodes with one provider ID would count as one machine for good.
 #[test]
 fn a_server_belongs_to_one_node_only() {
     let reports = |name: &str, ip: &str| {
@@ -202,7 +203,7 @@ fn claimant((name, second, is_new): Claimant) -> Node {
 fn age_and_name_decide_which_of_several_nodes_gets_a_server() {
     let cloud = FakeProvider::of([server(1, "secure")]);
     let (old, young) = (1, 9);
-    // The Nodes; which of them has the server.
+    // Each case has the Nodes, and which of them has the server.
     let cases: [(&[Claimant], Option<&str>); 12] = [
         (&[("secure", old, false), ("zz-evil", young, true)], Some("secure")),
         (&[("secure", old, false), ("aa-evil", young, true)], Some("secure")),
@@ -246,7 +247,7 @@ fn a_new_node_with_the_server_s_name_gets_it_before_another_new_one_that_names_i
         assert!(is_initialised_by(&plans[0]), "{evil}");
         let second = plans[1].obstacle.as_ref().map(|one| one.reason);
         assert_eq!(second, Some(Reason::ServerClaimedTwice), "{evil}");
-        // What is initialised already keeps the server.
+        // A node that is initialised already keeps the server.
         let plans = plan_all(&[new_node("secure"), claimant((evil, 1, false))], &cloud);
         assert_eq!(reasons(&plans[0]), [Reason::ServerClaimedTwice], "{evil}");
         assert_eq!(reasons(&plans[1]), [], "{evil}");
@@ -325,7 +326,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     };
     assert_eq!(addresses.len(), 1);
     assert_eq!(provider_id.as_deref(), Some("memory://1"));
-    // Nothing of the others is lost.
+    // The taints and labels of others stay.
     assert_eq!(serde_json::to_value(taints).unwrap(), json!([other]));
     for label in TopologyLabel::ALL {
         assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
@@ -549,7 +550,7 @@ fn metal(number: u64, name: &str) -> Instance {
     Instance { id: InstanceId::Dedicated(number), public_ipv4: None, ..server(number, name) }
 }
 
-/// What is known of the servers of each API: its list, or why there is none.
+/// Makes a plan from the list of servers of each API, or from the error instead of it.
 fn plan_by(
     nodes: &[Node],
     provider: &FakeProvider,
@@ -564,7 +565,7 @@ fn plan_by(
     plan(nodes, servers, provider, jiff::Timestamp::UNIX_EPOCH)
 }
 
-/// In a word: the server, or why there is none; and how much is written.
+/// Returns the server or the reason why there is none, and how much is written.
 fn found(plan: &NodePlan) -> String {
     let server = match &plan.server {
         Server::Matched(instance, _) => format!("{:?}", instance.id),

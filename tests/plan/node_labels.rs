@@ -1,4 +1,4 @@
-//! Labels that nodes have from their servers: whose a label is, what is never touched, and any history of both sides.
+//! Labels that nodes get from their servers: who owns a label, what is never changed, and any history of both sides.
 
 use crate::common::fake_provider::FakeProvider;
 use crate::common::objects::{node, server};
@@ -50,7 +50,7 @@ fn owned(node: &Node) -> Pairs {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// In steady state nothing is written.
+/// Plans and applies the plan, and checks that a second plan writes nothing.
 fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
     let after = applied(&plan_one(node, cloud));
     assert_eq!(plan_one(&after, cloud).changes, vec![], "{after:?}");
@@ -59,7 +59,8 @@ fn plan_and_apply(node: &Node, cloud: &FakeProvider) -> Node {
 
 #[test]
 fn a_label_is_the_server_s_while_its_value_is_unchanged() {
-    // Rule; the server's label; the node's; as it was set → the node's, and what is remembered.
+    // Each case has the rule, the server's label, the node's label, the remembered value, and then the node's label and
+    // the remembered value after the plan.
     #[rustfmt::skip] // A case is a line.
     #[allow(clippy::type_complexity)]
     let cases: [(&str, Option<&str>, Option<&str>, Option<&str>, Option<&str>, Option<&str>); 14] = [
@@ -131,7 +132,7 @@ fn labels_and_taints_of_the_server_are_set_with_the_patch_that_removes_the_taint
     let field = plan.fields().find(|field| field.field == label);
     let source = Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES");
     assert_eq!(field.unwrap().source, source);
-    // A person removes a taint of the running node: it does not come back.
+    // A taint that a person removes from the running node is not set again.
     let mut after = applied(&plan);
     after.spec.taints.clear();
     assert_eq!(plan_one(&after, &cloud).changes, vec![]);
@@ -240,7 +241,7 @@ fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
                 _ => {
                     let of_server: Vec<_> = of_server.iter().map(|(k, v)| (&**k, &**v)).collect();
                     let after = plan_and_apply(&node, &cloud(&of_server, &prefixes));
-                    // What a person set since, or had before, is the person's.
+                    // A label that a person has set before or since is the person's.
                     let mut expected = labels;
                     expected.retain(|key, value| ours.get(key) != Some(value));
                     ours.clear();

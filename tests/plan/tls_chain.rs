@@ -1,5 +1,5 @@
-//! Certificates and keys of servers, as they are read from a Secret: from when until when they are valid, and that no
-//! bytes do harm.
+//! Certificates and keys of servers, as they are read from a Secret: the time for which they are valid, and that no
+//! bytes cause a panic.
 
 use crate::common::random::Random;
 use crate::common::secrets::Secrets;
@@ -41,7 +41,8 @@ fn the_validity_of_each_kind_of_certificate_is_read() {
     assert_eq!(valid, [good, good, good, (true, false), (false, true)]);
 }
 
-/// As openssl makes them: with `CA:true`, without any extension for names, with RSA keys in both forms.
+/// The certificates are made by openssl: with `CA:true`, without an extension for names, and with RSA keys
+/// in both forms.
 #[test]
 fn the_validity_of_real_certificates_is_read() {
     let folder = std::env::temp_dir().join(format!("ccm-tls-chain-{}", std::process::id()));
@@ -76,7 +77,7 @@ fn the_validity_of_real_certificates_is_read() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Also where it is in the same file.
+/// The key may be in the same file.
 #[test]
 fn the_key_is_no_part_of_the_chain() {
     let authority = Authority::new("test").unwrap();
@@ -100,7 +101,7 @@ fn no_bytes_cause_a_panic_or_are_repeated_in_an_error() {
     for seed in chosen(0..MUTATED) {
         let mut random = Random::new(seed);
         let mut parts = [&one.certificate_pem, &one.key_pem].map(|pem| pem.clone().into_bytes());
-        // Of the text, or of what it encodes.
+        // The bytes of the text are changed, or those of its decoded form.
         let which = random.below(2) as usize;
         if random.percent(50) {
             let der = slipped(one.certificate_der.clone(), &mut random);
@@ -121,7 +122,7 @@ fn pem(what: &str, der: Vec<u8>) -> Vec<u8> {
     format!("-----BEGIN {what}-----\n{base64}\n-----END {what}-----\n").into_bytes()
 }
 
-/// With one to three slips.
+/// Returns the bytes with one to three random changes.
 fn slipped(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len().max(1) as u64) as usize;

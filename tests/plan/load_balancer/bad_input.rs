@@ -1,11 +1,11 @@
-//! What somebody gets wrong: said with what to do about it, and nothing is changed.
+//! Bad input of a person is reported with what to do about it, and nothing is changed.
 
 use crate::load_balancer::support::{PROFILES, World, assert_says, certificate, port};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::provider::{Protocol, Reason, ServicePort};
 
-/// What is wrong, and what the error must say.
+/// The wrong input, and the texts that the error must contain.
 type Case = (fn(&mut World), &'static [&'static str]);
 
 #[rustfmt::skip] // A case is a line or two.
@@ -38,7 +38,8 @@ const CASES: &[Case] = &[
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
 
-/// The API server refuses these in a status: the load balancer would cost money, and nobody would be told its address.
+/// The API server refuses these host names in a status. The load balancer would cost money, and nobody would
+/// learn its address.
 #[test]
 fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
     let long = ["a".repeat(63).as_str(); 4].join(".");
@@ -87,7 +88,7 @@ fn bad_input_is_explained_and_changes_nothing_until_it_is_corrected() {
             }
             world.service = good;
             assert!(world.converge().is_empty(), "case {number}");
-            // The same for one that is not there yet.
+            // The same holds for a load balancer that does not exist yet.
             let mut world = World::new(profile);
             break_it(&mut world);
             assert_eq!(world.obstacle(), message, "case {number}");
@@ -103,8 +104,8 @@ fn all_problems_of_a_service_are_reported_at_once() {
     assert_says(&message, &["lb99", "udp", "HCLOUD_NETWORK"]);
 }
 
-/// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason
-/// is not lost among them.
+/// The first ten of many problems are reported, and the first five of many findings of one reason. A finding of another
+/// reason is not lost among them.
 #[test]
 fn some_of_many_problems_are_reported_and_the_others_counted() {
     let mut world = World::new(Profile::CcmFromScratch);
@@ -166,7 +167,7 @@ const IDLE: &[Idle] = &[
     ("http-managed-certificate-name=a", &[("http-managed-certificate-name", "https")]),
     ("http-managed-certificate-domains=a.example", &[("http-managed-certificate-domains", "https")]),
     ("http-managed-certificate-acme-staging=true", &[("http-managed-certificate-acme-staging", "https")]),
-    // For one port alone.
+    // The annotation is for one port only.
     ("http-sticky-sessions.http=true", &[("http-sticky-sessions", "http or https")]),
     // Plain http has no certificates.
     ("protocol=http http-certificates=one http-cookie-name=A", &[("http-certificates", "https")]),
@@ -220,7 +221,7 @@ fn a_load_balancer_that_serves_nothing_is_reported() {
     }
 }
 
-/// What keeps the whole Service from being worked on is told alone.
+/// An error that stops the sync of the whole Service is reported alone.
 #[test]
 fn a_bad_value_without_effect_is_reported_once() {
     let mut world = World::new(Profile::CcmFromScratch);

@@ -1,4 +1,4 @@
-//! Managed certificates: ordered once, found, taken over, waited for, and never deleted.
+//! Managed certificates are ordered once, found, taken over, waited for, and never deleted.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{
@@ -56,7 +56,7 @@ fn a_certificate_is_ordered_before_its_port_and_the_port_is_added_when_it_is_iss
         });
         assert_eq!(labels, [UID, "cluster-1", "kubernetes", "default.web"]);
         assert!(!certificate.labels.contains_key("HC-Use-Staging-CA"));
-        // The port waits; the other one and the status do not.
+        // The port waits, but the other port and the status do not.
         assert_eq!(world.shows(443), None);
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
@@ -181,7 +181,7 @@ fn a_port_shows_its_old_certificate_while_another_is_issued() {
     assert_eq!(words(&world.converge()), "update_service");
     let ordered = world.state.certificates.iter().flatten().next_back();
     assert_eq!(world.shows(443), Some(vec![ordered.unwrap().id]));
-    // One that spoke tcp goes on with that.
+    // A port that spoke tcp still does.
     let mut world = self::world(Profile::CcmFromScratch);
     world.set("protocol.https=tcp");
     world.converge();
@@ -196,7 +196,7 @@ fn a_port_shows_its_old_certificate_while_another_is_issued() {
 #[rustfmt::skip]
 type There = (&'static str, &'static [(&'static str, &'static str)], bool, bool);
 
-/// What comes of it: its word, or what the error says.
+/// The result, which is a word or what the error says.
 #[derive(Clone, Copy)]
 enum End {
     Shown,
@@ -216,7 +216,7 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
     const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
     const WEB: (&str, &str) = (SERVICE, "default.web");
     use End::{Ordered, Refused, Shown, TakenOver};
-    // With the name that an annotation asks for, or without.
+    // The annotation asks for a name, or not.
     let cases: &[(Option<&str>, There, End)] = &[
         (None, (DEFAULT, &[OWN], true, true), Shown),
         (None, ("other", &[OWN], true, true), Shown),
@@ -292,7 +292,7 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
             }
             Refused(_) => unreachable!(),
         }
-        // What is not as it is wanted is told; nothing of it is changed.
+        // A difference from the wanted certificate is reported, and nothing of the certificate is changed.
         let differs = !same || labels.contains(&("HC-Use-Staging-CA", "true"));
         let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
         assert_eq!(told, differs && matches!(end, Shown), "{about}");
@@ -341,7 +341,7 @@ fn each_port_may_have_its_own_certificate() {
     assert_eq!(shown, [usual.clone(), admin, usual]);
     let admin = world.certificate("admin");
     assert_eq!(admin.labels["HC-Use-Staging-CA"], "true");
-    // One of them may be an uploaded one.
+    // One of the certificates may be an uploaded one.
     world.set("certificate-type.more=uploaded");
     world.set("http-certificates.more=two");
     assert_eq!(words(&world.converge()), "update_service");
@@ -374,7 +374,7 @@ fn an_uploaded_certificate_of_the_name_is_somebody_else_s() {
     assert!(message.contains("it was uploaded"), "{message}");
 }
 
-/// What a load balancer does not serve needs none.
+/// A port that the load balancer does not serve needs no certificate.
 #[test]
 fn a_udp_port_needs_no_certificate() {
     let mut world = world(Profile::CcmFromScratch);

@@ -1,11 +1,12 @@
-//! Which protocol targets are checked by, when nobody says so or only half of it.
+//! The protocol with which targets are checked, when the annotations name it not at all or only in part.
 
 use crate::load_balancer::support::{World, environment};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::PortField;
 use ccm::provider::{HealthCheck, Reason, TrafficPolicy};
 
-/// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
+/// The annotations, whether the environment has an interval, and the health check in our profile and
+/// in profile `hcloud`.
 type Case = (&'static str, bool, &'static str, &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -50,7 +51,7 @@ fn the_protocol_of_a_health_check_follows_the_annotations() {
     }
 }
 
-/// What no annotation sets is set back too; upstream leaves it.
+/// A field that no annotation sets is set back, too. The other controller leaves it.
 #[test]
 fn an_expected_response_that_was_set_by_hand_is_removed() {
     for (profile, after) in [(Profile::CcmFromScratch, "(none)"), (Profile::Hcloud, "pong")] {
@@ -79,7 +80,7 @@ fn shown(world: &World) -> String {
     .join(" ")
 }
 
-/// What describes another check wins; how often is asked holds for both.
+/// Annotations that describe another check win. The interval counts for both.
 #[test]
 fn kube_proxy_is_asked_unless_another_check_is_described() {
     const ASKED: &str = "http 10256 /healthz 200";
@@ -87,7 +88,8 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     let local = TrafficPolicy::Local;
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        // Policy, annotations, by the environment; the check; how many warnings.
+        // Each case has the policy, the annotations, whether the environment asks for kube-proxy, the check, and the
+        // number of warnings.
         (cluster, "", false, "tcp 30080 - -", 0),
         (cluster, "health-check=kube-proxy", false, ASKED, 0),
         (cluster, "", true, ASKED, 0),
@@ -120,7 +122,7 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     }
 }
 
-/// Upstream leaves path and status codes unchanged: kube-proxy's would make each pod unhealthy.
+/// The other controller leaves path and status codes unchanged, and those of kube-proxy would make each pod unhealthy.
 #[test]
 fn nothing_of_a_former_health_check_of_kube_proxy_stays() {
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
@@ -133,7 +135,7 @@ fn nothing_of_a_former_health_check_of_kube_proxy_stays() {
         world.converge();
         assert_eq!(shown(&world), "http 30080 / 2??, 3??", "{profile:?}");
     }
-    // One that was made by hand, with that port in the annotation, is what it was.
+    // A health check that was made by hand, with that port in the annotation, stays as it was.
     let mut world = World::new(Profile::Hcloud);
     world.set("health-check-protocol=http health-check-port=10256");
     world.converge();

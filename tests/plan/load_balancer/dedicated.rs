@@ -1,4 +1,4 @@
-//! Nodes on dedicated servers: targets by address.
+//! Nodes on dedicated servers, which are targets by their addresses.
 
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
@@ -19,7 +19,7 @@ fn private(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, number)
 }
 
-/// `metal-01` on dedicated server 1, and so on: the same numbers as those of cloud servers.
+/// Returns `metal-01` on dedicated server 1, and so on. The numbers are also those of cloud servers.
 fn metal(number: u8) -> OfferedNode {
     OfferedNode {
         name: format!("metal-{number:02}"),
@@ -33,7 +33,7 @@ fn metal(number: u8) -> OfferedNode {
     }
 }
 
-/// One cloud server and two dedicated ones, in a Network with a vSwitch.
+/// Returns a world with one cloud server and two dedicated ones, in a Network with a vSwitch.
 fn world(profile: Profile) -> World {
     let mut world = World::new(profile).with_network();
     world.nodes = vec![node(1), metal(1), metal(2)];
@@ -70,7 +70,7 @@ fn add_address(world: &mut World, ip: impl Into<IpAddr>) {
     world.balancer_mut().targets.push(ip_target(ip));
 }
 
-/// As the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
+/// Shows the world as the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
 fn turn_off(world: &mut World, is_off: bool) {
     world.cluster.dedicated.clear();
     world.cluster.proven.clear();
@@ -123,7 +123,7 @@ fn a_dedicated_target_without_a_private_address_has_the_public_one_and_a_finding
     world.converge();
     assert_eq!(addresses(&world), ["10.0.1.1", "198.19.0.2"]);
     assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
-    // What was read for this plan alone has no subnets: an existing target is not turned for that.
+    // The read for this plan has no subnets, which is no reason to change an existing target.
     world.state.subnets = None;
     assert!(world.plan().outcome.changes().is_empty());
 }
@@ -139,7 +139,7 @@ fn a_node_that_is_no_target_any_more_is_removed_and_no_foreign_address() {
         assert_eq!(made, ["target metal-02 (198.19.0.2): removed"]);
         assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
         assert_eq!(world.findings(), [Reason::TargetIgnored]);
-        // Its node is gone: nothing says whose the address is.
+        // The node was deleted, so nothing shows whose the address is.
         world.nodes.remove(1);
         world.cluster.dedicated.clear();
         world.cluster.proven.clear();
@@ -226,7 +226,7 @@ fn a_release_leaves_the_addresses_of_others() {
     assert_eq!(targets, expected, "{made:?}");
 }
 
-/// What is there and what is wanted differ in any way: what is no node's stays, and one plan leads to the end.
+/// Any state and any wish may differ. Foreign targets stay, and one plan leads to the end.
 #[test]
 fn foreign_addresses_stay_and_one_plan_reaches_the_end_from_any_state() {
     let (mut removed, mut foreign) = (0, 0);

@@ -1,4 +1,4 @@
-//! Every environment default: in force without an annotation, below one, and gone again.
+//! Every default of the environment: in force without an annotation, overruled by one, and removed again.
 
 use crate::load_balancer::support::{
     NETWORK, PROFILES, World, creation, environment, pairs, words,
@@ -16,7 +16,8 @@ struct Case {
     /// The annotation that wins over it, and a value.
     annotation: &'static str,
     of: fn(&World) -> String,
-    /// By the environment, by the annotation, and with neither: ours and profile `hcloud`.
+    /// The effects by the environment, by the annotation, and with neither of them in our profile and
+    /// in profile `hcloud`.
     effects: [&'static str; 4],
 }
 
@@ -92,7 +93,7 @@ fn a_default_holds_without_an_annotation_and_below_one() {
     for (case, profile) in CASES.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let about = format!("{} in profile {}", case.variable, profile.name());
         let mut world = World::new(profile);
-        // A Network is in one network zone: that of the nodes.
+        // A Network is in one network zone, which is that of the nodes.
         if case.variable != "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE" {
             world = world.with_network();
         }
@@ -122,7 +123,7 @@ fn every_variable_of_the_table_has_a_case() {
     assert_eq!(cases, rows);
 }
 
-/// So that a shell, which has not the daemon's environment, can hold such changes back.
+/// A shell does not have the daemon's environment. So it must know which changes to hold back.
 #[test]
 fn a_change_by_a_default_names_the_setting_that_would_prevent_it() {
     let mut world = World::new(Profile::CcmFromScratch);
@@ -192,7 +193,7 @@ fn location_and_zone_of_annotation_and_variable_are_combined() {
         ("network-zone=us-east", true, "Some(\"fsn1\") None"),
         ("network-zone=us-east location=", true, "None Some(\"us-east\")"),
         ("network-zone=us-east location=hel1", false, "Some(\"hel1\") None"),
-        // Where most of the nodes are.
+        // Most of the nodes are there.
         ("", false, "Some(\"fsn1\") None"),
     ];
     for (annotations, has_location, expected) in cases {

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Several Services beside one cloud.
 pub(super) struct Cluster {
     pub(super) world: World,
-    /// By UID.
+    /// The Services by UID.
     pub(super) services: BTreeMap<String, Member>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Cluster {
 pub(super) struct Member {
     pub(super) service: Service,
     pub(super) is_deleted: bool,
-    /// It is larger than is read.
+    /// Whether the Service is larger than ccm reads.
     pub(super) is_unread: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cluster {
         cluster
     }
 
-    /// Adds a Service. The larger the `age`, the older it is; annotations are `share=edge type=lb21`.
+    /// Adds a Service. A larger `age` makes it older. Annotations are written as `share=edge type=lb21`.
     pub(super) fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &str) {
         let (namespace, name) = uid.split_once('.').unwrap_or(("default", uid));
         let mut service = Service {
@@ -79,7 +79,7 @@ impl Cluster {
         &mut self.services.get_mut(uid).expect("a Service").service
     }
 
-    /// The Service is deleted in Kubernetes; its load balancer is there until the next work.
+    /// Deletes the Service in Kubernetes. Its load balancer exists until the next sync.
     pub(super) fn delete(&mut self, uid: &str) {
         self.services.get_mut(uid).expect("a Service").is_deleted = true;
     }
@@ -93,14 +93,14 @@ impl Cluster {
         reasons(&self.plan(uid))
     }
 
-    /// What stands in the way of a Service.
+    /// Returns the problem that blocks a Service.
     pub(super) fn obstacle(&mut self, uid: &str) -> String {
         let plan = self.plan(uid);
         let obstacle = plan.outcome.obstacle().expect("an obstacle");
         obstacle.message.clone()
     }
 
-    /// An operator releases the load balancer of a Service; its ID.
+    /// Releases the load balancer of a Service as an operator does. Returns its ID.
     fn release(&mut self, uid: &str) -> u64 {
         self.take_service(uid);
         let plan = self.world.release();
@@ -113,7 +113,7 @@ impl Cluster {
         self.named(name).labels.contains_key(label)
     }
 
-    /// From now on nothing is known of what the Service asks for.
+    /// Hides from now on what the Service asks for.
     pub(super) fn leave_unread(&mut self, uid: &str) {
         self.services.get_mut(uid).unwrap().is_unread = true;
     }
@@ -158,7 +158,7 @@ impl Cluster {
         member
     }
 
-    /// What the status of a Service is to say that is larger than is read.
+    /// Returns what the status of a Service must contain that is larger than ccm reads.
     pub(super) fn status_by_proxy(&mut self, uid: &str) -> Option<Vec<Ingress>> {
         self.take_service(uid);
         self.world.status_by_proxy()
@@ -171,7 +171,8 @@ impl Cluster {
         }
     }
 
-    /// What the controller does for one Service until `most` changes are made. True: nothing is left to do.
+    /// Does what the controller does for one Service until `most` changes are made. Returns whether nothing is
+    /// left to do.
     fn work(&mut self, uid: &str, most: usize, made: &mut Vec<String>) -> bool {
         let mut left = most;
         for _ in 0..6 {
@@ -185,7 +186,7 @@ impl Cluster {
                     self.services.remove(uid);
                     return true;
                 }
-                // The status comes first; see `LoadBalancerPlan::status` for Services that end.
+                // The status is written first. `LoadBalancerPlan::status` explains this for Services that are deleted.
                 if let Some(status) = plan.status.clone() {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.service(uid).addresses = status;
@@ -219,7 +220,7 @@ impl Cluster {
         panic!("no end: {made:#?}");
     }
 
-    /// Whatever the plan: others' things stay.
+    /// Checks that no write changes anything of others.
     fn check_write(&self, uid: &str, change: &dyn Change) {
         let json = change.json();
         let Some(id) = json["loadBalancer"].as_u64() else {
@@ -304,7 +305,7 @@ impl Cluster {
         panic!("no end: {made:#?}");
     }
 
-    /// Ports of a load balancer, and whose each is by its label: `80 a, 443 b, 6443`.
+    /// Returns the ports of a load balancer with the owner in the label of each, such as `80 a, 443 b, 6443`.
     pub(super) fn ports(&self, name: &str) -> String {
         let balancer = self.named(name);
         let ports = balancer.services.iter();
@@ -321,7 +322,7 @@ impl Cluster {
 
 pub(super) const SHARED: &str = "kubernetes-default-edge";
 
-/// Is it this port of a Service?
+/// Whether a listener is this port of a Service.
 fn is_it(listener: &Listener, port: &ServicePort) -> bool {
     let to = PortField::DestinationPort.of(listener);
     listener.listen_port == port.port && to == port.node_port.map(|to| to.to_string())
@@ -344,7 +345,7 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a, 443 b");
     let labels = &cluster.named(SHARED).labels;
     assert_eq!(labels[GROUP], "default.edge");
-    // By it HCCM would remove ports.
+    // HCCM would remove ports because of this label.
     assert!(!labels.contains_key(SERVICE_UID));
     let services = cluster.services.values();
     let addresses: HashSet<_> = services.map(|one| &one.service.addresses).collect();
@@ -355,7 +356,7 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a", "{made:#?}");
     cluster.delete("a");
     cluster.converge();
-    // It is alone again.
+    // The Service is alone on the load balancer again.
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "c");
     cluster.delete("c");
     cluster.converge();
@@ -389,7 +390,7 @@ fn the_oldest_service_that_sets_a_field_decides_about_the_whole_load_balancer() 
     cluster.converge();
     assert_eq!(labels(&cluster).as_deref(), Some("b"));
     assert!(!cluster.named("front").protection.delete);
-    // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
+    // An annotation that can't be read changes nothing of the whole, and prevents no other Service's ports.
     cluster.set("b", "type", Some("lb2l"));
     cluster.set("b", "algorithm-type", Some("least"));
     cluster.add("d", 0, &[25], "share=edge");
@@ -419,7 +420,7 @@ fn a_service_keeps_its_port_and_the_oldest_gets_a_new_one() {
     let still = "443 a, 8080 b";
     assert_eq!(cluster.ports(SHARED), still);
     assert!(cluster.reasons("d").contains(&Reason::PortConflict));
-    // It leaves, and of the others the oldest gets it.
+    // The Service leaves, and the oldest of the others gets the port.
     cluster.delete("b");
     cluster.converge();
     assert_eq!(cluster.ports(SHARED), "443 a, 8080 d");
@@ -458,7 +459,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
     let roles = ["", "share=third", "external=7"].into_iter();
     for (role, wish) in roles.flat_map(|role| wishes.map(|wish| (role, wish))) {
         if role.is_empty() && wish.0 == "name" {
-            // It asks for its own load balancer again.
+            // The Service asks for its own load balancer again.
             continue;
         }
         let about = format!("{role}, then {wish:?}");
@@ -474,9 +475,9 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let third = cluster.plan("b").found.expect("a load balancer").id;
         cluster.set("b", "external", None);
         cluster.set("b", "share", Some("old"));
-        // It is not left yet: both have its port.
+        // The Service has not left the load balancer yet. Both load balancers have its port.
         let (label, mut there) = (format!("{PORT}80"), cluster.balancer(third).clone());
-        // Its own may be given to the next one.
+        // The address of its own load balancer may be assigned to the next one.
         there.public_net = fresh(9, "third", "lb11").public_net;
         cluster.converge();
         let all = &mut cluster.world.state.balancers;
@@ -489,7 +490,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let plan = cluster.plan("b");
         assert!(!plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
         assert!(plan.outcome.obstacle().is_none(), "{about}: {plan:#?}");
-        // Without an address none serves it; with a host name alone nothing says which one does.
+        // Without an address none serves it. With only a host name nothing shows which load balancer does.
         for (status, stays) in [(None, false), (Some("www.example.com"), wish.1 != "edge")] {
             let service = &mut cluster.service("b");
             let status = status.map(str::to_owned).into_iter().collect();
@@ -513,8 +514,8 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
     }
 }
 
-/// Its own, that of a group which others use or nobody else does, or an external one, unless its owner does not allow it
-/// any more. What is about the whole is decided by those that still ask for it.
+/// The Service stays on its own load balancer, on that of a group, or on an external one, unless its owner does not
+/// allow it any more. The Services that still ask for a load balancer decide about the whole of it.
 #[test]
 fn a_blocked_service_is_synced_in_its_role_where_it_stays() {
     for (role, other, is_right) in [
@@ -568,7 +569,7 @@ fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     cluster.add("b", 2, &[443], "");
     cluster.converge();
     let old = cluster.named("kubernetes-default-a").id;
-    // The oldest brings its own in; nothing but labels changes.
+    // The oldest Service gives its own load balancer to the group. Only labels change.
     cluster.set("a", "share", Some("edge"));
     let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
@@ -581,7 +582,7 @@ fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     assert_eq!(words(plan.outcome.leaves()), "delete");
     cluster.converge();
     assert_eq!(cluster.world.state.balancers.len(), 1);
-    // And back.
+    // The Service leaves the group again.
     cluster.set("b", "share", None);
     let plan = cluster.plan("b");
     assert_eq!(words(plan.outcome.changes()), "create");
@@ -598,7 +599,7 @@ fn a_service_that_joins_or_leaves_is_served_at_every_moment() {
     assert!(!labels.keys().any(is_of_group), "{labels:?}");
 }
 
-/// It was creating one of its own, and stopped; then the last other Service left the group too.
+/// The Service was creating a load balancer of its own, and stopped. Then the last other Service left the group, too.
 #[test]
 fn a_service_with_its_uid_on_two_load_balancers_ends_with_its_own() {
     let mut cluster = Cluster::new();
@@ -632,7 +633,7 @@ fn another_namespace_shares_only_a_load_balancer_that_it_is_allowed_to() {
     cluster.converge();
     let shared = cluster.named("kubernetes-infra-edge");
     assert_eq!(shared.services.len(), 2);
-    // What is taken back takes no traffic away.
+    // A permission that is taken back removes no traffic.
     cluster.set("infra.a", "share-namespaces", None);
     assert!(cluster.converge().is_empty());
     // A Service that may not share it keeps no load balancer alive, and gets no port.
@@ -742,7 +743,7 @@ fn a_port_that_others_have_is_named_and_left() {
         let told = cluster.reasons(uid);
         assert!(told.contains(&Reason::PortConflict), "{uid}: {told:?}");
     }
-    // It does not exist: named.
+    // A load balancer that does not exist is named.
     cluster.add("c", 1, &[1], "external=front");
     let obstacle = cluster.obstacle("c");
     assert_says(&obstacle, &["the project has no load balancer \"front\""]);
@@ -760,7 +761,7 @@ fn labels_that_terraform_removed_are_written_again() {
     let made = cluster.converge();
     assert_eq!(made.len(), 1, "{made:#?}");
     assert_eq!(cluster.ports("edge-lb"), "80 a, 81 b, 6443");
-    // Which targets were there before is not known any more: none is removed.
+    // The former targets are not known any more, so none is removed.
     for uid in ["a", "b"] {
         cluster.delete(uid);
     }
@@ -794,7 +795,7 @@ fn a_service_that_is_released_and_adopted_is_managed_again() {
         assert!(!cluster.plan("a").outcome.is_released());
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
     }
-    // Deleted while it is released: the load balancer stays.
+    // The Service is deleted after its release, and the load balancer stays.
     cluster.release("a");
     cluster.delete("a");
     cluster.converge();
@@ -823,7 +824,7 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
     }
 }
 
-/// Management begins again on one that others use too; then the Service wants one of its own.
+/// A load balancer that others use is adopted again. Then the Service asks for one of its own.
 #[test]
 fn a_load_balancer_that_was_adopted_beside_others_is_left_to_them() {
     for uses in ["external", "share"] {
@@ -858,7 +859,7 @@ fn a_load_balancer_that_was_adopted_beside_others_is_left_to_them() {
     }
 }
 
-/// Its owner lets Services put ports on it, and nothing more.
+/// The owner lets Services add ports to the load balancer, and nothing more.
 #[test]
 fn an_external_load_balancer_is_never_one_service_s_own() {
     for (label, annotations) in [(Some("default.a"), ""), (None, "name=edge-lb")] {
@@ -879,7 +880,7 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
     }
 }
 
-/// Its ports have no label any more, so nothing else says that they are to stay.
+/// The ports of the released Service have no label any more, so nothing else shows that they must stay.
 #[test]
 fn a_released_service_is_served_when_the_others_of_its_group_are_deleted() {
     for is_deleted in [false, true] {
@@ -903,12 +904,12 @@ fn a_released_service_is_served_when_the_others_of_its_group_are_deleted() {
 
 #[test]
 fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
-    // What Service a sets at first and then, what b sets then, and the changes of each.
+    // Each case has the first and the second annotation of Service a, then that of b, and the number of changes.
     #[rustfmt::skip] // A case is a line.
     let cases = [
         // A selector that can't be read selects nothing, and does not select all.
         ("node-selector=topology.kubernetes.io/zone!=fsn1", ("node-selector", "=="), "true", 0),
-        // Who needs no targets takes none from the others.
+        // A Service that needs no targets takes none from the others.
         ("type=lb31", ("external-targets", "false"), "true", 0),
         ("type=lb31", ("external-targets", "true"), "false", 0),
         ("type=lb31", ("external-targets", "false"), "false", 2),
@@ -1001,7 +1002,7 @@ fn a_service_that_waits_for_a_certificate_keeps_its_own_load_balancer() {
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
-/// On the new one its port would not be added, so that nothing would serve it.
+/// The new load balancer would not get the Service's port, so nothing would serve it.
 #[test]
 fn a_service_that_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
@@ -1040,8 +1041,8 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
-/// What it asks for it can't have. What serves it is kept right meanwhile, also for nodes that come and for its other
-/// annotations.
+/// The Service can't have what it asks for. The load balancer that serves it is synced meanwhile, also for new nodes
+/// and for its other annotations.
 #[test]
 fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "of-others")]));
@@ -1119,7 +1120,8 @@ fn a_group_takes_no_load_balancer_without_labels_that_sends_traffic_elsewhere() 
 
 const HISTORIES: u64 = 1500;
 
-/// Services come, go, join, leave, change their ports; labels are lost; the process is killed at any write.
+/// Services are added, deleted, join, leave and change their ports. Labels are lost, and the process is killed
+/// at any write.
 #[test]
 fn each_service_is_served_and_no_foreign_object_is_changed_after_any_history() {
     let mut writes = 0;
@@ -1171,7 +1173,8 @@ fn history(seed: u64) -> usize {
             7 => {
                 // Terraform.
                 made.extend(cluster.converge());
-                // What a Service left behind, without a label and with other ports, is known to be its own by nothing.
+                // A port without a label that a Service left behind, with other numbers, can't be recognised
+                // as the Service's.
                 if uids.iter().any(|uid| {
                     cluster.services.contains_key(uid)
                         && cluster.plan(uid).outcome.obstacle().is_some()
@@ -1224,7 +1227,7 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         let service = cluster.services[uid].service.clone();
         let found = plan.found.as_ref().map(|found| found.id);
         if plan.outcome.obstacle().is_some() {
-            // It stays where it was, if it was anywhere.
+            // The Service stays where it was.
             continue;
         }
         let found = found.unwrap_or_else(|| panic!("{uid} has none: {made:#?}"));
@@ -1245,7 +1248,8 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
     }
     for balancer in &state {
         if balancer.id != 7 {
-            // Left by the last one because another was to come, which then did not: it has no port, and is reported.
+            // The last Service left this load balancer for another one that was then not created. It has no port,
+            // and is reported.
             let users = cluster.uids_on(balancer);
             let is_used = users.iter().any(|uid| uids.contains(uid));
             let mut orphans = cluster.world.orphans().into_iter();

@@ -51,7 +51,7 @@ fn labels_name_the_owner_and_are_valid() {
     }
 }
 
-/// A take-over from upstream writes nothing; ours come with the first PUT for another reason.
+/// A take-over from the other controller writes nothing. Our labels are added with the first PUT for another reason.
 #[test]
 fn upstreams_profile_misses_no_label_of_ours() {
     let mut world = World::new(Profile::Hcloud);

@@ -1,4 +1,4 @@
-//! The order of changes: traffic always has somewhere to go, and the API refuses nothing.
+//! The order of changes. Traffic always has a target, and the API refuses no change.
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{
@@ -174,25 +174,26 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
         assert!(flags.len() >= 2, "{left:?}");
     }
-    // By their private addresses from now on: if none can be reached by it, one is lost, and no more.
+    // Targets change to their private addresses. When none of them can be reached there, only one is lost.
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.converge();
     world.set("use-private-ip=true");
     assert!(flags(&world).into_iter().all(|waits| waits));
 }
 
-/// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
+/// A load balancer without its public interface cannot turn targets back. The obstacle is reported before a
+/// target is changed.
 #[test]
 fn no_target_is_removed_that_could_not_be_added_again_by_its_public_address() {
     let private = "use-private-ip=true disable-public-network=true";
-    // What is left of both annotations, and nodes → is there an obstacle?
+    // Each case has what is left of both annotations, the nodes, and whether there is an obstacle.
     for (left, nodes, is_refused) in [
         ("", &[1, 2, 3][..], true),
         ("use-private-ip=true", &[1, 2, 3], false),
         ("disable-public-network=false", &[1, 2, 3], false),
         // Another node comes, and those that were there are gone.
         ("", &[4], true),
-        // Nothing has to be reached.
+        // No target must be reached.
         ("", &[], false),
     ] {
         let mut world = World::new(Profile::CcmFromScratch).with_network();
@@ -209,7 +210,7 @@ fn no_target_is_removed_that_could_not_be_added_again_by_its_public_address() {
             for part in says {
                 assert!(message.contains(part), "{left}: {message}");
             }
-            // What differs is shown all the same.
+            // The difference is shown all the same.
             let plan = world.plan();
             assert!(plan.fields.iter().any(|field| field.differs()), "{plan:?}");
         } else {
@@ -218,7 +219,7 @@ fn no_target_is_removed_that_could_not_be_added_again_by_its_public_address() {
     }
 }
 
-/// One that could not come back by the other address stays as it is; the others turn.
+/// A target that could not be added again by the other address stays as it is. The others change.
 #[test]
 fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
     let private = "use-private-ip=true";
@@ -228,7 +229,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
     for (before, after, lacks, turned, is_public) in [
         ("", private, &[1][..], "1 2p 3p", true),
         ("", private, &[1, 2, 3], "1 2 3", true),
-        // It goes where the way to it is to be closed, and others are there.
+        // The target is removed when the way to it is to be closed and other targets exist.
         ("", closed, &[2], "1p 3p", false),
         ("", closed, &[1, 2, 3], "1 2 3", true),
         (private, "", &[3], "1 2 3p", true),
@@ -273,8 +274,9 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
     }
 }
 
-/// Servers of the nodes: `there`, `missing` from a list requested after the pass began, from an `older` one, or none
-/// was read. Targets before and after; must the servers be read before the plan?
+/// Each case has the servers of the nodes: `there`, `missing` from a list requested after the pass began, missing
+/// from an `older` list, or not read. Then come the targets before and after, and whether the servers must be read
+/// before the plan.
 #[test]
 fn only_servers_that_exist_are_targets() {
     let exists = || Reach::By { has_public_ipv4: true, networks: vec![] };
@@ -291,10 +293,10 @@ fn only_servers_that_exist_are_targets() {
         ([exists, exists, missing], &[1, 2], &[1, 2], false),
         ([exists, exists, missing], &[1, 2, 3], &[1, 2], true),
         ([exists, missing, missing], &[2], &[1], true),
-        // The server may be newer than the list: a plan to be confirmed by a newer one.
+        // The server may be newer than the list, so the plan must be confirmed by a newer list.
         ([exists, exists, older], &[1, 2], &[1, 2, 3], true),
         ([exists, exists, older], &[1, 2, 3], &[1, 2], true),
-        // A list of another project has none of the servers: nothing is removed.
+        // A list of another project contains none of the servers. Nothing is removed.
         ([missing, missing, missing], &[1, 2], &[1, 2], true),
         ([missing, missing, missing], &[], &[], false),
     ];
@@ -308,7 +310,7 @@ fn only_servers_that_exist_are_targets() {
             node.reach = reach();
         }
         assert_eq!(world.needs().servers, *needs, "{about}");
-        // One step at a time: an older list adds and removes one in turn.
+        // Changes are made one at a time, because an older list adds and removes one target in turn.
         for change in changes(world.plan()) {
             world.apply(&*change);
         }
@@ -325,7 +327,7 @@ fn only_servers_that_exist_are_targets() {
     assert_eq!((targets, made.len()), (2, 1));
 }
 
-/// What the API would refuse when it came to it is said before anything is paid for, or detached.
+/// A change that the API would refuse later is reported before anything is paid for or detached.
 #[test]
 fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
     let subnet = |range: &str, kind: &str, zone: &str| Subnet {

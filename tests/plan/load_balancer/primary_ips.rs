@@ -1,4 +1,4 @@
-//! Primary IPs: which ones a new load balancer gets, and every reason why not.
+//! Primary IPs: which ones a new load balancer gets, and every reason against it.
 
 use crate::load_balancer::support::{
     self, PROFILES, World, creation, environment, pairs, primary_ip, words,
@@ -7,7 +7,7 @@ use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{PrimaryIp, Selector};
 use ccm::provider::{Field, Reason};
 
-/// Of IPv4 and IPv6.
+/// The IDs of an IPv4 and of an IPv6 address.
 type Ids = (Option<u64>, Option<u64>);
 
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
@@ -26,7 +26,7 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
     edit(all.find(|one| one.name == name).unwrap());
 }
 
-/// Both families as the POST names them.
+/// Returns both IDs that the request for the creation contains.
 fn asked(world: &World) -> Ids {
     let addresses = &creation(world.plan().outcome.changes())["public_net"];
     (addresses["ipv4"].as_u64(), addresses["ipv6"].as_u64())
@@ -142,7 +142,7 @@ fn a_primary_ip_decides_the_location_when_nothing_else_does() {
             assert_eq!(world.balancer().location.name, expected);
             assert_eq!(world.balancer().public_net.ipv4.id, Some(42));
         }
-        // In the environment's zone, too.
+        // The zone of the environment has the same effect.
         let mut world = world(profile);
         world.defaults.location = None;
         let zone = environment("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central".into());
@@ -160,7 +160,7 @@ fn a_primary_ip_decides_the_location_when_nothing_else_does() {
 fn a_load_balancer_that_is_there_keeps_its_address() {
     let none = &[][..];
     let warns = &[Reason::AnnotationWithoutEffect][..];
-    // What is asked for later, whether the list was read, and what is told.
+    // Each case has what is asked for later, whether the list was read, and what is reported.
     for (asked, is_read, expected) in [
         ("kept", true, none),
         ("41", true, none),
@@ -171,7 +171,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         ("nobody", true, warns),
         ("42", false, warns),
         ("198.51.100.42", false, warns),
-        // Without the list a name may be the one.
+        // Without the list the name may be the right one.
         ("far", false, none),
     ] {
         let mut world = world(Profile::CcmFromScratch);
@@ -209,7 +209,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     }
 }
 
-/// Of a load balancer that is there: what it has is not taken away.
+/// The load balancer exists, and its address is not taken away.
 #[test]
 fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
@@ -223,7 +223,7 @@ fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
     assert!(world.converge().is_empty());
 }
 
-/// Tenants read the messages: what they do not name they do not learn.
+/// Tenants read the messages. They must not learn a name that they did not write.
 #[test]
 fn only_a_primary_ip_with_a_similar_name_is_suggested() {
     for (typed, near) in [
@@ -283,7 +283,7 @@ fn services_claim_only_what_the_selector_selects() {
                 let told = world.finding_messages(Reason::FieldIgnored).remove(0);
                 assert!(told.contains(&format!("that Services may claim (environment {SELECTOR})")), "{told}");
             }
-            // As if it were not there: not even what it is.
+            // The message is the same as for a Primary IP that does not exist.
             (false, Some((_, typed))) => assert_eq!(
                 world.obstacle(),
                 format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
@@ -294,7 +294,7 @@ fn services_claim_only_what_the_selector_selects() {
     }
 }
 
-/// What a load balancer has it keeps, and a near miss names only what may be claimed.
+/// A load balancer keeps its address, and a suggestion names only what may be claimed.
 #[test]
 fn the_selector_is_about_claims_alone() {
     let mut world = world(Profile::CcmFromScratch);
@@ -309,7 +309,7 @@ fn the_selector_is_about_claims_alone() {
     assert!(!world.obstacle().contains("did you mean"));
 }
 
-/// Without the list nobody knows what is free.
+/// Without the list it is unknown which addresses are free.
 #[test]
 fn no_load_balancer_is_created_before_primary_ips_were_read() {
     let mut world = world(Profile::CcmFromScratch);
@@ -320,7 +320,7 @@ fn no_load_balancer_is_created_before_primary_ips_were_read() {
     assert_eq!(words(&world.converge()), "create");
 }
 
-/// One wish, one warning: before it is made, and afterwards.
+/// One wish leads to one warning, before the creation and afterwards.
 #[test]
 fn an_address_that_is_not_honoured_is_reported_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);

@@ -1,4 +1,4 @@
-//! In any world: the changes lead to what is wanted, planning again is empty, and there are as
+//! Properties of plans for any state: the changes lead to the wanted state, a second plan is empty, and there are as
 //! many writes as differences.
 
 use crate::load_balancer::project::{fresh, same_listener, types};
@@ -103,7 +103,7 @@ fn listener(random: &mut Random, number: u16) -> Listener {
     serde_json::from_value(port).unwrap()
 }
 
-/// One that the API could hold.
+/// Returns a random load balancer that the API could contain.
 fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     let kind = random.pick(&types()).clone();
     let name: &str = random.pick::<&str>(&["front", "back", "other"]);
@@ -270,7 +270,7 @@ fn changes_lead_to_the_wanted_state_and_no_further() {
         assert!(!differs, "seed {seed}: {plan:#?}");
         settled += 1;
         written += made.len();
-        // What was waited for comes, and then all is as it should be.
+        // The certificate that was waited for is issued, and then everything is as it should be.
         waited += usize::from(plan.outcome.is_unfinished());
         world.issue();
         world.converge();
@@ -317,7 +317,7 @@ fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
             let mut targets: Vec<_> = one.server_targets().collect();
             targets.sort_unstable();
             if is_full {
-                // Which of too many stay, depends on which were there when it was looked.
+                // Which of too many targets stay depends on those that existed at the read.
                 targets.iter_mut().for_each(|target| target.0 = 0);
             }
             let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
@@ -328,8 +328,8 @@ fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
     }
 }
 
-/// Some servers lack an address: nothing is tried that the API would refuse, the end is one, and wherever it is cut off
-/// it is the same.
+/// Some servers lack an address. No change is tried that the API would refuse, and the end state is the same wherever
+/// the plan is cut off.
 #[test]
 fn servers_that_can_not_be_reached_are_never_added() {
     let (mut settled, mut lacking) = (0, 0);
@@ -387,7 +387,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
     assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
 }
 
-/// What a list of servers may say of one.
+/// Returns what a list of servers may show of a server.
 fn any_reach(random: &mut Random) -> Reach {
     match random.below(10) {
         0..=1 => Reach::Unknown,
@@ -414,7 +414,7 @@ fn added_and_removed(plan: &LoadBalancerPlan) -> (Vec<u64>, Vec<u64>) {
     (added, removed)
 }
 
-/// A target of a request: its server, and whether by its private IP.
+/// Returns a target of a request: its server, and whether it is reached by its private IP.
 fn target(request: &Value) -> (u64, bool) {
     let server = request["server"]["id"].as_u64().unwrap();
     (server, request["use_private_ip"] == true)
@@ -471,7 +471,7 @@ fn a_plan_states_its_needs_before_it_is_made() {
         with_servers += usize::from(needs.servers);
         with_services += usize::from(needs.services);
         with_none += usize::from(needs == Needs::default());
-        // Which Services exist changes nothing.
+        // The plan does not depend on which Services exist.
         if !needs.services {
             for uids in [&[UID][..], &[UID, "gone"], &[UID, "lives"], &[UID, "gone", "lives"]] {
                 world.cluster.service_uids = uids.iter().map(|uid| (*uid).into()).collect();
@@ -484,7 +484,7 @@ fn a_plan_states_its_needs_before_it_is_made() {
         if needs.servers {
             continue;
         }
-        // Which servers exist is not what targets are added or removed by.
+        // No targets are added or removed because of which servers exist.
         let (added, removed) = added_and_removed(&plan);
         assert!(added.is_empty(), "{}", about());
         for change in plan.outcome.changes() {

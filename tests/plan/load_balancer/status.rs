@@ -1,4 +1,4 @@
-//! What the Service's status says, and what people read of a load balancer.
+//! The Service's status, and what people see of a load balancer.
 
 use crate::load_balancer::support::{World, node, port, selector_target};
 use ccm::hetzner::Profile;
@@ -104,7 +104,7 @@ fn health(port: u16, status: &str) -> Health {
     }
 }
 
-/// What the checks of two ports say of a target.
+/// Returns a target with the results of the health checks of some ports.
 fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
     let statuses = statuses.iter();
     ccm::provider::Target {
@@ -150,7 +150,8 @@ fn every_count_of_healthy_targets_follows_one_rule() {
     }
 }
 
-/// Of a load balancer that several Services share only the Service's own ports count; without such a port all of them.
+/// Only the Service's own ports count on a load balancer that several Services share. Without such a port all
+/// of them count.
 #[test]
 fn ports_of_other_services_do_not_count() {
     let port = |port, uid: &str| PortOwner {
@@ -223,7 +224,7 @@ fn the_status_has_the_private_address_of_the_coming_attachment() {
     assert_eq!(told.len(), before.len());
     world.converge();
     assert_eq!(ips(&world), told);
-    // In another Network the API chooses.
+    // In another Network the API chooses the address.
     world.unset("private-ipv4");
     world.network = Some(11);
     assert_eq!(ips(&world), before[..2]);

@@ -1,4 +1,5 @@
-//! What a tenant who may edit Services in one namespace can do to the Services of others on the same load balancer.
+//! What a tenant who may edit Services in one namespace can change for the Services of others on the
+//! same load balancer.
 
 use crate::load_balancer::group::{Cluster, SHARED, external, listener, reasons};
 use crate::load_balancer::support::{NETWORK, node};
@@ -44,7 +45,7 @@ fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
 }
 
 /// The Service has the owner's port number and node port. Its status is empty, names the load balancer, or names its
-/// host name; our labels are there, or Terraform has removed them all.
+/// host name. Our labels exist, or Terraform has removed them all.
 #[test]
 fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     let mut cluster = Cluster::new();

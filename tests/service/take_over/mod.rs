@@ -22,8 +22,8 @@ const ITS_WORDS: &[&str] = &[
 /// The argument that the chart passes for one replica.
 const NO_LEASE: &[&str] = &["--leader-elect=false"];
 
-/// Returns the states in which the Lease may be found, which are held by a Pod that does not exist, released, and never
-/// created, each with the lines of the log.
+/// Returns the states in which the Lease may be found: held by a Pod that does not exist, released, and never created.
+/// Each has the further arguments of the daemon.
 fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
     let held =
         |holder: &str, duration_s: u32| held(holder, duration_s, "2026-01-01T00:00:00.000000Z", 3);
