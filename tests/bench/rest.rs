@@ -1,4 +1,4 @@
-//! An hour in which little happens: what is asked of both APIs, and the processor time.
+//! An hour in which little happens: the calls to both APIs, and the processor time.
 
 use crate::figure::Figure;
 use crate::hour::{self, NODES, POLLS, RENEWALS, Steady};
@@ -7,11 +7,11 @@ use sandbox::Half;
 /// Refreshes, at the default of `--node-status-update-frequency`.
 const REFRESHES: usize = 12;
 const SERVERS_A_PAGE: usize = 50;
-/// What one node that is not ready may add.
+/// The calls that one node that is not ready may add.
 const MORE_CALLS: usize = 120;
-/// Of what whole lists at every tick would be.
+/// The limit, as a share of whole lists at every tick.
 const SHARE_PERCENT: f64 = 10.0;
-/// What `hcloud-cloud-controller-manager` takes, which watches.
+/// The time that `hcloud-cloud-controller-manager` takes, which watches.
 const CPU_SECONDS: f64 = 2.2;
 
 pub fn all() -> Vec<Figure> {
@@ -64,7 +64,8 @@ fn read(hours: &Steady) -> usize {
     calls.map(|call| call.answer_bytes).sum()
 }
 
-/// As if all looks and renewals of a real hour had found time in the simulated one: rather too much than too little.
+/// Returns the processor time as if all polls and renewals of a real hour had fitted into the simulated one. The figure
+/// is rather too large than too small.
 fn cpu(hours: &Steady) -> Figure {
     let steady = &hours.steady;
     let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;

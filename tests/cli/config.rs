@@ -1,4 +1,4 @@
-//! `ccm config`: what is in force, who said so, what is wrong; and never a secret or a call.
+//! `ccm config` shows the settings in force, their sources and their problems, and never a secret. It makes no call.
 
 use crate::common::{self, Env, Ran, ccm, snapshot, with};
 use ccm::settings::{Command, TABLE};
@@ -115,7 +115,7 @@ fn config_shows_a_problem_with_its_setting() {
     }
 }
 
-/// The daemon's flags are known here; what is no setting at all is wrong usage.
+/// The daemon's flags are known here. A word that is no setting at all is wrong usage.
 #[test]
 fn a_wrong_command_line_is_wrong_usage() {
     #[rustfmt::skip] // A case is a line.
@@ -132,12 +132,12 @@ fn a_wrong_command_line_is_wrong_usage() {
         let told = format!("ccm: {told}");
         assert!(ran.stderr.starts_with(&told), "{}", ran.stderr);
     }
-    // Those of hcloud-cloud-controller-manager too.
+    // The flags of hcloud-cloud-controller-manager are known, too.
     let ran = config(&[], &["--allow-untagged-cloud", "--secure-port=1"]);
     assert_eq!((ran.code, ran.stderr.lines().count()), (0, 2), "{ran:?}");
 }
 
-/// How large the project is, no call has shown.
+/// No call has shown how large the project is.
 #[test]
 fn config_explains_periods_that_are_longer_in_a_large_project() {
     let document = config(&[], &["-o", "json"]).json();

@@ -1,4 +1,4 @@
-//! What people see when something is wrong: the exact line, the exit code, and what was not done.
+//! What people see when something is wrong: the exact line, the exit code, and that nothing else was done.
 
 use crate::common::{self, Cluster, Daemon, Env, ccm, wait_until, with};
 use sandbox::faults::{Effect, Rule};
@@ -11,8 +11,8 @@ fn world() -> Sandbox {
     common::networked(3).scale(0.02).start()
 }
 
-/// What stays the same from run to run, without the `ccm: ` or the time before each line, and without what is no
-/// complaint.
+/// Returns the complaints, without what differs from run to run, without the `ccm: ` or the time before each line, and
+/// without lines that are no complaint.
 fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
     let text = stderr
         .replace(&sandbox.folder().display().to_string(), "DIR")
@@ -36,13 +36,14 @@ fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
     lines.join("\n")
 }
 
-/// Without routes: that nobody says where pods have their addresses is told with each start, and has its own tests.
+/// Returns an environment without routes. The missing cluster CIDR would be reported at each start, and has tests
+/// of its own.
 fn env(sandbox: &Sandbox) -> Env {
     let no_routes = [("HCLOUD_NETWORK_ROUTES_ENABLED", "false")];
     with(common::env(sandbox), &no_routes)
 }
 
-/// A command, what is set otherwise, its exit code, and its complaints.
+/// A command, the settings that differ, the exit code, and the complaints.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
 
 fn check(sandbox: &Sandbox, env: &Env, cases: &[Case]) {

@@ -1,12 +1,12 @@
-//! What people see, as files to read: the help of every command, and what the other files print.
+//! The help of every command as snapshots, and the functions with which the other files compare outputs with snapshots.
 
 use crate::common::{Cluster, Ran, ccm, snapshot, with};
 use sandbox::Sandbox;
 
-/// So that numbers and addresses are the same in each run.
+/// The flag with which numbers and addresses are the same in each run.
 pub const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
 
-/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
+/// Returns the output of a command as a person sees it. What differs from run to run is replaced.
 pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
     let Ran { code, stdout, stderr } = match words.starts_with(&["lb", "sync"]) {
         true => sandbox.ccm(&[words, &[ONE_BY_ONE]].concat()),
@@ -20,19 +20,19 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
     masked(sandbox, text)
 }
 
-/// One run after the other; the words of each stand in one line.
+/// Returns the outputs of several commands. The words of each command are one line.
 pub fn seen_all(sandbox: &Sandbox, lines: &[&str]) -> String {
     let see = |line: &&str| seen(sandbox, &line.split(' ').collect::<Vec<_>>()) + "\n";
     lines.iter().map(see).collect()
 }
 
-/// Without what differs from run to run.
+/// Replaces what differs from run to run.
 pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
     let mut all = sandbox.cluster().list("services", None);
-    // A real API server's own is in no list of the test's.
+    // The Service of a real API server is in no list of the test.
     all.extend(sandbox.service("kubernetes"));
     let nodes = sandbox.nodes();
-    // Before ports: some UID holds the digits of one.
+    // UIDs are replaced before ports, because some UID contains the digits of a port.
     for object in all.iter().chain(&nodes) {
         text = text.replace(object["metadata"]["uid"].as_str().unwrap(), "UID");
     }
@@ -46,7 +46,7 @@ pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
     text.replace(&sandbox.kubernetes_url(), "KUBERNETES").replace(&sandbox.hetzner_url(), "HETZNER")
 }
 
-/// A number that is part of a longer one is another number.
+/// Replaces a number in a text. A number that is part of a longer one is another number.
 fn without_number(text: &str, number: &str, mask: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;
@@ -61,8 +61,8 @@ fn without_number(text: &str, number: &str, mask: &str) -> String {
     masked + rest
 }
 
-/// Tables and texts for people fit a terminal of 80 columns. What was done to an object, or failed, is one line however
-/// long, so that it can be searched for; so are mistakes, and a list in a pipe is not cut.
+/// Asserts that tables and texts fit a terminal of 80 columns. A line about a change or a failure may be longer, so
+/// that it can be searched for. So may mistakes, and lists in a pipe.
 pub fn fits(text: &str) {
     let free = [
         "node/",
@@ -85,8 +85,8 @@ pub fn fits(text: &str) {
     }
 }
 
-/// A file each: what is asked, and what of it is printed. Pages that `screens` has at a terminal of 80 columns are not
-/// here: it compares them with a pipe's.
+/// The snapshots: what is run, and what of its output is kept. Pages that `screens` has at a terminal of 80 columns are
+/// not here, because it compares them with a pipe's.
 #[rustfmt::skip] // A case is a paragraph.
 const HELP: [(&str, &[&str]); 3] = [
     ("help.txt", &[
@@ -110,7 +110,7 @@ fn the_help_of_every_command_is_the_snapshot() {
         fits(&text);
         snapshot(file, &text);
     }
-    // In a pipe too a topic is plain text.
+    // A topic is plain text in a pipe, too.
     let topic = ccm(&nobody, &["help", "scripting"]);
     assert_eq!((topic.code, topic.stderr.as_str()), (0, ""));
     fits(&topic.stdout);

@@ -1,4 +1,4 @@
-//! What kubectl's users type: names of every form, flags of the lists, flags before the command, completed names.
+//! What users of kubectl type: names of every form, flags of the lists, flags before the command, completed names.
 
 use crate::common::{self, Cluster, Env, LIMIT, ccm, command, contains, env, with};
 use sandbox::faults::{Effect, Rule};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Twelve nodes, and three Services with load balancers: `web` and `api` in `default`, `web` in `shop`.
+/// Returns twelve nodes and three Services with load balancers: `web` and `api` in `default`, and `web` in `shop`.
 fn cluster() -> (Sandbox, Env) {
     let sandbox = common::networked(12).scale(0.01).start();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
@@ -27,7 +27,7 @@ fn cluster() -> (Sandbox, Env) {
     (sandbox, env)
 }
 
-/// With a namespace in the context, and a second context.
+/// Adds a namespace to the context, and a second context.
 fn with_namespace(sandbox: &Sandbox, env: &Env, namespace: &str) -> Env {
     let path = common::variable(env, "KUBECONFIG");
     let text = std::fs::read_to_string(path).unwrap();
@@ -90,7 +90,7 @@ fn a_service_is_named_in_many_ways() {
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{words:?}");
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
-    // Also what is written to: this one and no other.
+    // Only this Service is written to.
     sandbox.edit("api", |one| one["spec"]["ports"][0]["nodePort"] = json!(31000));
     sandbox.edit("web", |one| one["spec"]["ports"][0]["nodePort"] = json!(31001));
     let ran = ccm(&env, &["lb", "sync", &id]).with_code(0);
@@ -173,7 +173,7 @@ fn lists_have_the_flags_of_kubectl() {
     // yml is yaml.
     let [yml, yaml] = ["yml", "yaml"].map(|form| ccm(&env, &["node", "list", "-o", form]).stdout);
     assert!(yml == yaml && yml.starts_with("apiVersion: "), "{yml}");
-    // Nothing: data is on stdout.
+    // Nothing is printed, because only data goes to stdout.
     let ran = ccm(&env, &["lb", "list", "-l", "app=none"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
     let nothing = "Nothing matches the label selector \"app=none\".\n";
@@ -188,7 +188,7 @@ impl Drop for Killed {
     }
 }
 
-/// The Cloud API is asked once a minute, which is a second here; the cluster every five seconds.
+/// The Cloud API is read once a minute, which is a second here, and the cluster every five seconds.
 #[test]
 fn a_watched_list_shows_what_changes() {
     let (sandbox, env) = cluster();
@@ -211,7 +211,7 @@ fn a_watched_list_shows_what_changes() {
     };
     assert_eq!(until("shop/web").len(), 4);
     sandbox.create("another", &[], &[80]);
-    // Only that row.
+    // Only that row is printed again.
     assert_eq!(until("default/another").len(), 1);
     let asked = |half, path: &str| {
         sandbox.count_since(mark, |call| call.half == half && call.path.ends_with(path))
@@ -222,7 +222,7 @@ fn a_watched_list_shows_what_changes() {
     assert_eq!(child.0.wait().unwrap().signal(), Some(2));
     let minutes =
         begun.elapsed().as_secs_f64() / Duration::from_secs(60).mul_f64(0.02).as_secs_f64();
-    // And one for the new Service, which needs the types of load balancers.
+    // One more call reads the load balancer types for the new Service.
     let at_most = minutes as usize + 2;
     for path in ["/load_balancers", "/servers", "/networks"] {
         let asked = asked(Half::Hetzner, path);
@@ -260,7 +260,7 @@ fn names_are_completed() {
         let lines: Vec<&str> = ran.stdout.lines().collect();
         assert_eq!(lines.join(" "), offered, "{typed}");
     }
-    // Without an answer there are only flags, soon.
+    // Without an answer only flags are completed, and that soon.
     sandbox.fault(Rule::new(Effect::Slow(Duration::from_secs(60))).half(Half::Kubernetes));
     let begun = Instant::now();
     let ran = ccm(&env, &["completions", "--", "lb", "inspect", ""]);
@@ -290,7 +290,7 @@ fn help_names_kubectl_when_kubectl_called_ccm() {
         (&["help", "node"], 120),
     ] {
         let mut command = Command::new(&link);
-        // More than 120 are not used.
+        // More than 120 columns are not used.
         let variable = if columns == 120 { 200 } else { columns };
         command.args(words).env("COLUMNS", variable.to_string());
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();

@@ -1,4 +1,5 @@
-//! What people see of load balancers: each command's output as a file to read, on a cluster with every kind of Service.
+//! What people see of load balancers: the output of each command is a snapshot, in a cluster with every
+//! kind of Service.
 
 use crate::common::cluster::{CLUSTER_UID, SERVICE_UID, service, with_spec};
 use crate::common::{self, Cluster, env, snapshot};
@@ -76,7 +77,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         service["spec"]["type"] = json!("ClusterIP");
         let spec = service["spec"].as_object_mut().unwrap();
         spec.remove("allocateLoadBalancerNodePorts");
-        // As the API server does of itself.
+        // The API server does the same by itself.
         let port = service["spec"]["ports"][0].as_object_mut().unwrap();
         port.remove("nodePort");
         service["status"]["loadBalancer"] = json!({});
@@ -161,7 +162,7 @@ fn lb_commands_show_targets_on_dedicated_servers() {
 #[test]
 fn lb_inspect_prints_the_snapshots() {
     let sandbox = cluster();
-    // The others are among the screens at a terminal: `screens` compares those with a pipe's.
+    // The other Services are among the screens at a terminal, which `screens` compares with a pipe's.
     let names = "web new going protected retyped twice taken bad-type six-ports no-node-port ignored dns no-nodes";
     let inspect = |name| seen(&sandbox, &["lb", "inspect", &format!("default/{name}")]);
     let texts: Vec<String> = names.split(' ').map(inspect).collect();
@@ -239,7 +240,7 @@ fn wrong_lb_commands_print_the_snapshots() {
     snapshot("lb-mistakes.txt", &text);
 }
 
-/// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.
+/// An lb11 takes 25 targets. Nothing is left to do, and still two nodes are missing.
 #[test]
 fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     let builder = common::builder().nodes(27).scale(0.01).heartbeats(false);
@@ -275,7 +276,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     assert!(message.starts_with(says), "{message}");
 }
 
-/// Nobody else's finalizer, class or load balancer is in the way of reading.
+/// A finalizer, class or load balancer of another controller does not disturb the list.
 #[test]
 fn a_service_of_another_controller_is_not_listed() {
     let sandbox = cluster();

@@ -1,4 +1,4 @@
-//! Leader election and everything but the daemon: `run --once`, dry runs, the commands of a
+//! Leader election in everything but the daemon: `run --once`, dry runs, the commands of a
 //! person, and `--leader-elect=false`.
 
 use crate::common::cluster::{held, lease_time, text};
@@ -90,7 +90,7 @@ fn a_sync_names_the_leader_and_a_dry_run_writes_nothing() {
         &["run", "--once", "--dry-run"],
         &["node", "sync"],
     ];
-    // Nobody's, somebody's, somebody's long ago.
+    // The Lease is free, held, or held and long expired.
     let long_ago = "2020-01-01T00:00:00.000000Z".to_owned();
     for (renewed, told) in [(None, false), (Some(now()), true), (Some(long_ago), false)] {
         let sandbox = socket_cluster(1);

@@ -1,4 +1,4 @@
-//! What a user types and reads.
+//! Tests of what a user types and reads.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What people see: each command's output as a file to read, on a cluster with every kind of node.
+//! What people see of nodes: the output of each command is a snapshot, in a cluster with every kind of node.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
 use crate::help::{fits, seen, seen_all};
@@ -55,7 +55,7 @@ fn a_long_name_is_cut_at_a_terminal_alone() {
 #[test]
 fn node_inspect_prints_the_snapshots() {
     let sandbox = cluster();
-    // The others are among the screens at a terminal: `screens` compares those with a pipe's.
+    // The other nodes are among the screens at a terminal, which `screens` compares with a pipe's.
     let names = "worker-2 worker-3 foreign gone odd stray off-at-night wrong-node-ip";
     let inspect = |name| seen(&sandbox, &["node", "inspect", name]);
     let texts: Vec<String> = names.split(' ').map(inspect).collect();
@@ -103,7 +103,7 @@ fn node_commands_show_dedicated_servers() {
     ] {
         assert_eq!(cloud[field], value, "{field}: {cloud}");
     }
-    // By its number, its provider ID and its public address, as a Cloud server by its own.
+    // A dedicated server is found by its number, its provider ID and its public address, like a Cloud server.
     let by_name = |name: &str| sandbox.ccm(&["node", "inspect", name]).stdout;
     let metal = sandbox.robot().server(number.unwrap()).unwrap();
     let server = sandbox.servers().remove(0);
@@ -125,7 +125,7 @@ fn node_commands_show_dedicated_servers() {
     }
 }
 
-/// What one API of servers does not say is `?`, with its error on stderr; what the other one says is there.
+/// What a failed API does not tell is `?`, with the error on stderr. What the other API tells is shown.
 #[test]
 fn node_list_shows_the_servers_of_one_api_although_the_other_fails() {
     let sandbox = common::builder().nodes(1).robot(1).start();

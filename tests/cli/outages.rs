@@ -1,4 +1,4 @@
-//! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
+//! Outages as an operator meets them. `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
 use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
 use crate::doctor::broken_clusters::{grown_up, not_ready};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const ALONE: &str = "--settings-from=none";
 
-/// Two Services on three nodes. `shop` has one node alone as its target.
+/// Returns two Services on three nodes. `shop` has only one node as its target.
 fn world() -> World {
     let mut world = World::with_machines(3, 0);
     let shop = [("location", "fsn1"), ("node-selector", "kubernetes.io/hostname=worker-3")];
@@ -45,11 +45,11 @@ fn turn_off(world: &World, nodes: &[&str]) {
 struct Outage {
     what: &'static str,
     begin: fn(&mut World),
-    /// The cell TARGETS of both Services: of `shop`, and of `web`.
+    /// The cells TARGETS of `shop` and of `web`.
     targets: [&'static str; 2],
-    /// How many load balancers serve, of how many; none: it is not known.
+    /// How many load balancers serve, and how many there are. `None` means that it is unknown.
     serving: Option<[u64; 2]>,
-    /// What the check `targets` says: its status, and a part of its message; about both Services.
+    /// The status and a part of the message of the check `targets`, for both Services.
     doctor: [(&'static str, &'static str); 2],
     /// Whether an event says that no traffic reaches the Service.
     has_event: [bool; 2],
@@ -120,7 +120,7 @@ fn begun(outage: &Outage) -> World {
     world
 }
 
-/// What `doctor` says of the targets of a Service: status and message.
+/// Returns the status and the message of `doctor` about the targets of a Service.
 fn of_targets(report: &Value, name: &str) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items = report["items"].as_array().unwrap().iter();
@@ -163,7 +163,7 @@ fn every_command_describes_an_outage_in_the_same_words() {
             let wanted = &outage.has_event[number];
             assert_eq!(!events.is_empty(), *wanted, "{what}: {name}: {events:?}");
         }
-        // The fix is named once: where the servers are listed.
+        // The fix is named once, where the servers are listed.
         let text = world.doctor(&[]).stdout;
         let off = text.matches("is off; the node").count();
         let fixes = text.matches("hcloud server poweron").count();
@@ -173,7 +173,7 @@ fn every_command_describes_an_outage_in_the_same_words() {
     });
 }
 
-/// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
+/// The outputs are those of a terminal. `doctor` shows the same findings as `status`, and then their number.
 #[test]
 fn the_texts_of_outages_are_the_snapshots() {
     if needs_simulation(&crate::common::socket_cluster(0), "numbers that are the same in each run")

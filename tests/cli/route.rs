@@ -1,4 +1,4 @@
-//! What people see of routes: each command's output as a file to read, on a Network with every kind of route.
+//! What people see of routes: the output of each command is a snapshot, in a Network with every kind of route.
 
 use crate::common::{self, Cluster, ccm, env, snapshot};
 use crate::help::{fits, seen};
@@ -114,7 +114,7 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
     sandbox.ccm(&["route", "sync", CIDR, "--detailed-exitcode"]).with_code(2);
 }
 
-/// With the wrong profile no node is ours: without an error it would look as if all was done.
+/// With the wrong profile no node is ours. Without an error it would look as if everything was done.
 #[test]
 fn the_cluster_of_the_other_profile_is_not_synced() {
     let sandbox = common::networked(2).scale(0.01).start();

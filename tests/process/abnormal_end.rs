@@ -1,4 +1,4 @@
-//! Ends that nobody hopes for: a second signal while the first is followed, and a bug in a controller.
+//! Abnormal ends of the daemon: a second signal while the first one is handled, and a bug in a controller.
 
 use crate::common::{
     self, Cluster, Daemon, LIMIT, env, hetzner_calls, on, socket_cluster, wait_until,
@@ -15,22 +15,23 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the child finds its cluster; unset, the test that plays the child does nothing.
+/// The variable with the child's kubeconfig. Without it the test that plays the child does nothing.
 const KUBECONFIG_OF_CHILD: &str = "CCM_TEST_ENDING_KUBECONFIG";
 
 const BUG: &str = "the last straw";
 
-/// The first signal lets the call in flight end, for some seconds; who does not want to wait says it twice.
+/// After the first signal the current call may end, for some seconds. A second signal does not wait.
 #[test]
 fn a_second_signal_ends_the_daemon_at_once() {
     std::thread::scope(|scope| {
         for [first, second] in [["-TERM", "-TERM"], ["-INT", "-INT"], ["-TERM", "-INT"]] {
             scope.spawn(move || {
-                // Its own: the first call must be this daemon's, which listens to signals by then.
+                // The sandbox has no other daemon, so that the first call is this daemon's, which listens to
+                // signals by then.
                 let sandbox = socket_cluster(1);
                 let hangs = Effect::Slow(Duration::from_secs(60));
                 sandbox.fault(Rule::new(hangs).half(Half::Hetzner));
-                // In real time, in which an end takes up to 10 s.
+                // The test runs in real time, in which an end takes up to 10 s.
                 let env = common::real_time(&sandbox);
                 let daemon = Daemon::start(&env, &["--leader-elect=false"]);
                 wait_until("a call", || hetzner_calls(&sandbox) > 0);
@@ -58,7 +59,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
     });
 }
 
-/// What was reported is written before the Lease is given away, though no other write starts any more.
+/// Reported events are written before the Lease is released, although no other write starts any more.
 #[test]
 fn events_that_wait_are_written_at_the_end() {
     const UNKNOWN: usize = 5;
@@ -88,7 +89,7 @@ fn events_that_wait_are_written_at_the_end() {
     assert!(last.is_some_and(|call| common::is_lease(&call.path)), "{last:?}");
 }
 
-/// Whether panics unwind, as here, or abort, as in the release: the hook ends the process before either.
+/// Panics unwind here and abort in the release. The hook ends the process before either.
 #[test]
 fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     let sandbox = socket_cluster(1);
@@ -113,7 +114,7 @@ fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     assert!(begun.elapsed() < LIMIT);
 }
 
-/// Not a test: the process that the test above starts and looks at.
+/// This is not a test. It is the process that the test above starts.
 #[test]
 #[ignore = "it is started by another test"]
 fn child() {

@@ -1,5 +1,5 @@
-//! Nothing secret is printed, however much is asked for and whatever fails; and nothing that an API says steers a
-//! terminal or looks like a line of ours.
+//! No secret is printed, however much is requested and whatever fails. No text of an API controls a terminal or looks
+//! like a line of ours.
 
 use crate::common::cluster::{service, with_spec};
 use crate::common::random::Random;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 
-/// With a character that is written otherwise in JSON.
+/// A password with a character that is escaped in JSON.
 const PASSWORD: &str = "hunter2-and-\"then-some-more-of-it";
 
 const COMMANDS: &[&[&str]] = &[
@@ -29,7 +29,7 @@ const COMMANDS: &[&[&str]] = &[
     &["doctor", "-o", "wide"],
 ];
 
-/// One that prints what Robot says of a node, and the log of one that writes.
+/// A command that prints what Robot tells about a node, and a pass with its log.
 const OF_NODES: &[&[&str]] =
     &[&["node", "inspect", "metal-1"], &["run", "--once", "--log-format=json"]];
 
@@ -62,7 +62,7 @@ impl World {
         World::as_user(sandbox, user)
     }
 
-    /// The same with another user in the kubeconfig.
+    /// Returns the world with another user in the kubeconfig.
     fn as_user(sandbox: Sandbox, user: Value) -> World {
         let account = sandbox.account("ccm").unwrap();
         let text = std::fs::read_to_string(variable(&env(&sandbox), "KUBECONFIG")).unwrap();
@@ -70,7 +70,7 @@ impl World {
         config["users"][0]["user"] = user;
         let path = sandbox.folder().join("everything");
         std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
-        // As much as can be asked for; what RUST_LOG asks for must not count.
+        // Everything is requested, and RUST_LOG must have no effect.
         let env = with(
             env(&sandbox),
             &[
@@ -94,7 +94,7 @@ impl World {
         World { sandbox, env, secrets }
     }
 
-    /// Runs every command with these changes of the environment; all that was printed.
+    /// Runs every command with these changes of the environment. Returns everything that was printed.
     fn run(&self, changes: &[(&str, &str)], flags: &[&str]) -> String {
         self.run_each(COMMANDS, changes, flags)
     }
@@ -136,7 +136,7 @@ impl Cluster for World {
 fn no_secret_is_printed_in_success() {
     let world = World::new();
     let printed = world.run(&[], &[]);
-    // It was really asked for everything: bodies of Hetzner's answers, calls to both APIs.
+    // Everything was really requested: bodies of Hetzner's answers, and calls to both APIs.
     for part in [
         "answered 200 {",
         "/api/v1/nodes",
@@ -226,7 +226,7 @@ fn no_secret_is_printed_when_an_api_repeats_the_request() {
             (200, padded),
             (500, error(500)),
             (404, error(404)),
-            // Not before these: no login is tried after them.
+            // These come last, because no login is tried after them.
             (403, error(403)),
             (401, error(401)),
         ];
@@ -260,14 +260,14 @@ fn written(text: &str, write: impl Fn(u8) -> String) -> String {
 
 #[test]
 fn no_secret_is_printed_however_an_api_encodes_it() {
-    // One that reads and one that writes.
+    // One command reads, and one writes.
     const COMMANDS: &[&[&str]] =
         &[&["node", "inspect", "worker-1"], &["run", "--once", "--log-format=json"]];
     let world = World::new();
     let hetzner = &world.sandbox.projects().token;
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
     for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
-        // As it stands inside a string of a JSON document.
+        // The token is also searched as it is escaped inside a string of JSON.
         let forms = [
             token.clone(),
             written(token, |byte| format!("\\u00{byte:02x}")),
@@ -336,7 +336,7 @@ fn no_secret_of_passwords_and_plugins_is_printed() {
         std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
     };
-    // It is told everything and says everything it knows.
+    // The plugin gets everything, and prints everything that it knows.
     let tells = format!("env >&2; echo {PASSWORD:?} {} >&2", account.token);
     write(&format!("{tells}\ncat <<'END'\n{answer}\nEND"));
     let user = json!({"exec": {
@@ -398,7 +398,7 @@ fn no_secret_is_printed_by_the_daemon() {
 /// Clears the screen, turns the direction of reading, and tells something of its own.
 const STEERING: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
 
-/// Nothing that a terminal obeys, and no line that is not ours.
+/// Asserts that a text contains nothing that a terminal obeys, and no line that is not ours.
 fn check(printed: String) {
     let steers = |c: char| {
         c != '\n'
@@ -449,7 +449,7 @@ fn no_text_of_an_api_controls_a_terminal() {
     }
 }
 
-/// What any command prints of a world in which any text of any answer may steer.
+/// The commands that print a world in which every text of every answer may control a terminal.
 const EVERYWHERE: &[&[&str]] = &[
     &["node", "list", "-o", "wide"],
     &["node", "inspect", "worker-1"],

@@ -1,4 +1,4 @@
-//! A start reaches both APIs, whichever controllers run: a wrong token is found out at once.
+//! A start reaches both APIs, whichever controllers run, so that a wrong token is noticed at once.
 
 use crate::common::{
     Cluster, Daemon, ccm, env, hetzner_calls, run_in_parallel, socket_cluster, wait_until, with,
@@ -50,7 +50,7 @@ fn a_start_costs_one_call_to_the_cloud() {
     });
 }
 
-/// The cloud is away at the start: the daemon stays, says it once, and gets ready by itself.
+/// The cloud fails at the start. The daemon stays, reports that once, and becomes ready by itself.
 #[test]
 fn a_cloud_that_fails_at_the_start_is_waited_for() {
     let sandbox = at_rest();

@@ -1,4 +1,5 @@
-//! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
+//! Twelve broken clusters as an operator meets them. `status`, `doctor` and the lists name cause and fix on
+//! the first screen.
 
 use crate::common::{Cluster, Ran, ccm, one_line, snapshot, wait_until};
 use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, checks, find, unchanged};
@@ -15,7 +16,7 @@ const SCREEN: usize = 24;
 struct Broken {
     what: &'static str,
     break_it: fn(&mut World),
-    /// On the first screen of `status` and of `doctor`.
+    /// The cause on the first screen of `status` and of `doctor`.
     cause: &'static str,
     fix: &'static str,
     /// Commands beside, and what the first screen of stdout and stderr holds.
@@ -37,7 +38,7 @@ pub fn not_ready(world: &World, name: &str) {
     world.set_ready(name, "Unknown");
 }
 
-/// Not just made.
+/// Makes a Service older, so that it does not count as new.
 pub fn grown_up(world: &World, name: &str) {
     world.edit(name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -196,7 +197,7 @@ fn status_names_the_service_beside_many_servers_that_are_off() {
     assert!(!words.contains("node/worker-8: its server"), "{status}");
 }
 
-/// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.
+/// With `externalTrafficPolicy: Local` such targets are normal while some node has a pod.
 #[test]
 fn the_causes_of_unhealthy_targets_are_named() {
     let answers = |status| Health {
@@ -275,7 +276,7 @@ fn targets_of_a_new_service_are_given_time() {
     assert!(check.message.contains(says), "{check:?}");
 }
 
-/// What is not known is not shown as missing: the exit code says it, and each item.
+/// Unknown facts are not shown as missing. The exit code and each item say that something is unknown.
 #[test]
 fn a_document_shows_one_api_although_the_other_fails() {
     const ROUTES: &[&str] = &["route", "list", CIDR];
@@ -315,7 +316,7 @@ fn a_document_shows_one_api_although_the_other_fails() {
     }
 }
 
-/// For people: what the other one alone knows, by each name that it has there; and a cause.
+/// The table shows what only the other API knows, by each name that it has there, and a cause.
 #[test]
 fn a_table_shows_one_api_although_the_other_fails() {
     let world = World::healthy();
@@ -365,7 +366,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
     }
 }
 
-/// A check that is about many objects shows ten; for programs it shows all.
+/// A check about many objects shows ten of them in a table, and all in a document.
 #[test]
 fn a_check_shows_ten_of_many_objects() {
     let world = World::healthy();
@@ -404,8 +405,8 @@ fn status_of_a_healthy_cluster_has_no_problem() {
     assert_eq!(json["leader"], "worker-1_4711");
 }
 
-/// Kubernetes is read every five seconds, the cloud once a minute: in a pipe each screen begins with its time. A reader that
-/// has enough ends it.
+/// Kubernetes is read every five seconds, and the cloud once a minute. In a pipe each screen begins with its time. The
+/// command ends when its reader ends.
 #[test]
 fn status_watch_reads_kubernetes_every_five_seconds_and_the_cloud_every_minute() {
     let world = World::healthy();
@@ -468,8 +469,8 @@ fn status_watch_reads_kubernetes_every_five_seconds_and_the_cloud_every_minute()
     assert!(ended, "it goes on without a reader");
 }
 
-/// A large cluster costs no more calls than its pages; what is computed beside them takes at most three seconds, even in a
-/// build without optimisation.
+/// A large cluster costs no more calls than its pages. The computation beside them takes at most three seconds, even in
+/// a build without optimisation.
 #[test]
 fn status_of_a_large_cluster_fits_on_a_screen() {
     let builder = sandbox::Sandbox::builder().nodes(1000).scale(0.01);
@@ -501,7 +502,7 @@ fn status_of_a_large_cluster_fits_on_a_screen() {
         .envs(env.iter().cloned())
         .output()
         .unwrap();
-    // Of the shell, then of its children; user and system: `0m0.510s 0m0.030s`.
+    // The line has the times of the shell's children, user and system, such as `0m0.510s 0m0.030s`.
     let timed = String::from_utf8(timed.stdout).unwrap();
     let seconds = timed.lines().last().unwrap().split(' ').map(|time| {
         let (minutes, seconds) = time.split_once('m').unwrap();

@@ -1,4 +1,4 @@
-//! Broken on the cloud's side: token, project, budget, clock, Network.
+//! Problems on the cloud's side: token, project, budget, clock, Network.
 
 use crate::common::Cluster;
 use crate::doctor::world::{World, checks, each, find};
@@ -27,7 +27,7 @@ fn a_wrong_token_is_reported_with_the_fix() {
     ]);
 }
 
-/// As it was called before October 2026.
+/// This is the code that the API used before October 2026.
 #[test]
 fn a_read_only_token_is_recognised_by_its_older_code_and_an_unclear_answer_is_no_verdict() {
     for (status, code, expected) in [
@@ -75,7 +75,7 @@ fn a_failing_api_is_reported_with_the_fix() {
             world.set("HCLOUD_ENDPOINT", &endpoint);
         }, "api: fail", &["/servers"], "HCLOUD_ENDPOINT"),
         ("budget nearly spent", |world| {
-            // Set anew before each call: it is refilled fast here.
+            // The number is set before each call, because it grows fast in scaled time.
             let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
             let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
             let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
@@ -98,7 +98,7 @@ fn a_used_up_budget_is_reported_with_the_checks_that_it_prevented() {
     let checks = checks(&ran);
     find(&checks, "rate-limit").says("fail", &["none of 3600"]);
     find(&checks, "api").says("fail", &["rate_limit_exceeded"]);
-    // Who is refused asks no more.
+    // After a refusal no more calls are made.
     assert_eq!(asked_since(&world, before), 1);
 }
 
@@ -110,7 +110,7 @@ fn asked_since(world: &World, mark: u64) -> usize {
     asked.count()
 }
 
-/// A token that is not accepted is shown once: no read follows, and not the write by which `permission` is checked.
+/// A token that is not accepted is sent once. Neither a read nor the write of the check `permission` follows.
 #[test]
 fn after_a_refused_token_nothing_is_sent() {
     for command in ["doctor", "status"] {

@@ -1,4 +1,4 @@
-//! Broken on the cluster's side: how it is reached, rights, the Lease, who else is at work.
+//! Problems on the cluster's side: how it is reached, rights, the Lease, and other controllers.
 
 use crate::common::{Cluster, answer};
 use crate::doctor::world::{KUBE_SYSTEM, World, each, rules};
@@ -119,7 +119,7 @@ fn another_controller_and_failing_probes_are_reported() {
     ]);
 }
 
-/// Scaled to nothing it does nothing; and another program's probes are not ours to judge.
+/// A controller that is scaled to zero does nothing, and another program's probes are not checked.
 #[test]
 fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
     let world = World::healthy();
@@ -140,7 +140,7 @@ fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
     world.doctor(&["-o", "json"]).with_code(0).prints("\"none in kube-system\"");
 }
 
-/// Every question about the role names what the role is about: whoever takes one verb away sees it.
+/// Every question about the role names its subject, so that a verb that is taken away is noticed.
 #[test]
 fn each_verb_of_the_manifests_is_missed() {
     let mut world = World::healthy();

@@ -1,4 +1,4 @@
-//! `ccm doctor` from outside: a healthy world, and worlds that are broken in one way each.
+//! `ccm doctor` from outside: a healthy cluster, and clusters that are broken in one way each.
 
 pub mod broken_clusters;
 mod cloud;

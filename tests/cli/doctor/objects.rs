@@ -217,8 +217,8 @@ fn event(namespace: &str, about: Value) -> Value {
     })
 }
 
-/// What `doctor` and `lb inspect` say of a new Service, beside which there is an Event; it is about this Service, except
-/// in the fields of `about`.
+/// Returns the findings of `doctor` and the text of `lb inspect` about a new Service, beside an Event that is about
+/// this Service, except in the fields of `about`.
 fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Value>, String) {
     let world = World::healthy();
     let cluster = world.sandbox.cluster();
@@ -269,8 +269,7 @@ fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
     }
 }
 
-/// Who may write events in a namespace may sign them as they like: what they say is shown as their words, and decides
-/// nothing.
+/// Whoever may write events in a namespace may sign them with any name. So their text is quoted, and decides nothing.
 #[test]
 fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     let (items, inspected) = told_beside("default", json!({}), |_| {});
@@ -285,7 +284,8 @@ fn the_message_of_an_event_is_quoted_and_decides_nothing() {
     assert!(!unquoted.contains("evil"), "{inspected}");
 }
 
-/// The owner of the load balancer attaches it to the Network: ccm does not, and a second try would fail as the first one.
+/// The owner must attach the load balancer to the Network. ccm does not, and a second try would fail like
+/// the first one.
 #[test]
 fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() {
     let world = World::healthy();
@@ -307,7 +307,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     assert!(!check.remedy.contains("does it now"), "{check:?}");
 }
 
-/// Services of these namespaces that choose their private address; all are synced.
+/// Returns a world with synced Services in these namespaces that choose their private addresses.
 fn with_private_addresses(namespaces: &[&str]) -> World {
     let world = World::healthy();
     world.create_namespace("shop");

@@ -1,4 +1,4 @@
-//! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
+//! The whole report: of a healthy cluster, of one where everything is broken, and in each format.
 
 use crate::common::{Cluster, Ran, contains, openapi, run_in_parallel, snapshot, variable};
 use crate::doctor::world::{CHECKS, World, checks, find, unchanged};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
 
-/// What differs from run to run is replaced by something of the same length.
+/// Returns the output, in which everything that differs from run to run is replaced by something of the same length.
 fn seen(world: &World, words: &[&str]) -> String {
     let Ran { code, stdout, stderr } = world.doctor(words);
     assert_eq!(stderr, "");
@@ -144,7 +144,7 @@ fn a_check_that_needs_a_person_comes_first() {
     snapshot("doctor-trouble.txt", &text);
 }
 
-/// Who does not answer costs one time-out, not one for each check.
+/// An API that does not answer costs one time-out, not one for each check.
 #[test]
 fn a_silent_api_is_waited_for_once() {
     run_in_parallel(vec![Half::Hetzner, Half::Kubernetes], |half| {
@@ -174,7 +174,7 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
-/// As a Job it has the arguments of the daemon, those of hcloud-cloud-controller-manager among them.
+/// As a Job doctor has the arguments of the daemon, and those of hcloud-cloud-controller-manager.
 #[test]
 fn doctor_accepts_the_daemon_s_arguments() {
     let world = World::healthy();

@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
 
-/// In the Network's range, and no server's.
+/// An address in the Network's range that no server has.
 const NOBODY: &str = "10.0.0.250";
 
 fn pods(world: &World, name: &str) -> String {

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// What Grafana puts in for a scrape every half minute: four of them.
+/// The value that Grafana inserts for a scrape every half minute, which is four of them.
 const RATE_INTERVAL: &str = "2m";
 
 /// Panels that show what does not change, or what lasts for one tick and is met by few scrapes.
 const STEADY: [&str; 2] = ["State: Version", "What it does: Planned changes"];
 
-/// On the path, or where `make promtool` puts it; none where there is no promtool.
+/// Runs promtool from the path, or from where `make promtool` puts it. Returns `None` when there is no promtool.
 fn promtool(words: &[&str]) -> Option<Output> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/promtool");
     let run = |program: &Path| Command::new(program).args(words).output();
@@ -130,7 +130,7 @@ fn every_alert_has_a_world() {
     assert_eq!(fired.collect::<BTreeSet<&str>>(), named);
 }
 
-/// Which alerts fired at any time: those that must and, of the others, only those that may.
+/// Returns which alerts fired at any time: those that must, and of the others only those that may.
 fn which_fire(world: &World) -> Value {
     let may = world.may.join("|");
     let fired = format!("ALERTS{{alertstate=\"firing\",alertname!~\"{may}\"}}[{SHOWN_MINUTES}m]");
@@ -141,7 +141,7 @@ fn which_fire(world: &World) -> Value {
     expects(&format!("group by (alertname) (last_over_time({fired}))"), samples.collect())
 }
 
-/// Does what the expression says of these labels change after the cause?
+/// Returns a test whether the value of an expression for these labels changes after the cause.
 fn moves(recording: &Recording, expression: &str, labels: &[(&str, &str)]) -> Value {
     let mut chosen = format!("({expression})");
     for (label, value) in labels {

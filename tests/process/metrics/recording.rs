@@ -1,9 +1,9 @@
 //! What Prometheus sees of daemons in the sandbox: their scrapes, as series for `promtool test rules`.
 //!
-//! A daemon's waits last a fiftieth here, so a scrape every 0.6 s is one every half minute: they are taken at that
-//! pace and stand half a minute apart. No film lasts as long as an alert's ranges and its `for`: at its end the last
-//! two thirds are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each
-//! time what it gained in them. A scrape that a busy machine was too late for is missing, as it would be.
+//! A daemon's waits last a fiftieth here, so a scrape every 0.6 s is one every half minute. Scrapes are taken at that
+//! pace, and count as half a minute apart. No recording lasts as long as an alert's ranges and its `for`, so the last
+//! two thirds are repeated. Gauges repeat themselves. A counter continues from its last value, and grows each time as
+//! it did in them. A scrape that a busy machine took too late is missing, as it would be in reality.
 
 use crate::common::{self, Env, SCALE, all_initialised, wait_until};
 use crate::metrics::{Scrape, Watched, family};
@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Between two scrapes, as Prometheus sees it: the PodMonitor's interval.
+/// The time between two scrapes as Prometheus sees it, which is the PodMonitor's interval.
 pub const STEP_S: usize = 30;
 
-/// So long every film is shown: the longest range and the longest `for` fit in.
+/// How long every recording is shown. The longest range and the longest `for` fit into this time.
 pub const SHOWN_MINUTES: usize = 110;
 
 /// A world, the daemons that are scraped in it, and their scrapes.
 pub struct Recording {
     pub sandbox: Sandbox,
     pub env: Env,
-    /// By what Prometheus calls `instance`.
+    /// The daemons by what Prometheus calls `instance`.
     pub watched: Vec<(&'static str, Watched)>,
-    /// None: no scrape was taken.
+    /// The scrapes. `None` means that no scrape was taken.
     scrapes: Vec<Option<Scrape>>,
-    /// The last frame before the cause.
+    /// The last scrape before the cause.
     pub cause: usize,
-    /// So many frames are repeated.
+    /// The number of scrapes that are repeated.
     repeated: usize,
-    /// Between two scrapes, here.
+    /// The time between two scrapes in the test.
     pub pace: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Recording {
         Recording::with(sandbox, env, flags)
     }
 
-    /// One daemon starts, and is scraped from its first moment on: also while its first plans are still to be done.
+    /// Starts one daemon and scrapes it from its first moment on, while its first plans are still to be made.
     pub fn with(sandbox: Sandbox, env: Env, flags: &[&str]) -> Recording {
         let watched = Watched::start(&env, flags);
         let mut first = watched.scrape();
@@ -65,17 +65,17 @@ impl Recording {
         }
     }
 
-    /// From now on things are otherwise.
+    /// Marks the present moment as the cause of later changes.
     pub fn cause(&mut self) {
         self.cause = self.scrapes.len() - 1;
     }
 
-    /// So many more scrapes, of which the last two thirds are what is repeated.
+    /// Takes this number of scrapes, of which the last two thirds are repeated.
     pub fn record(&mut self, scrapes: usize) {
         self.record_with(scrapes, |_| {});
     }
 
-    /// The same, with something that is done before each.
+    /// Takes scrapes, and does something before each.
     pub fn record_with(&mut self, scrapes: usize, before_each: impl Fn(&Sandbox)) {
         let step = self.pace;
         let begun = Instant::now();
@@ -121,7 +121,7 @@ impl Recording {
         all.iter().map(one).collect()
     }
 
-    /// What a scrape says of a series; the outer none: there is no scrape.
+    /// Returns the value of a series in a scrape. The outer `None` means that there is no scrape.
     fn at(&self, series: &str, at: usize) -> Option<Option<f64>> {
         let len = self.scrapes.len();
         if at < len {
@@ -154,7 +154,7 @@ fn planned(scrape: &Scrape) -> f64 {
     scrape.iter().filter(of).map(|(_, value)| value).sum()
 }
 
-/// With the labels that Prometheus adds.
+/// Adds the labels that Prometheus adds.
 fn seen_at(instance: &str, scrape: Scrape) -> Scrape {
     let target =
         format!("cluster=\"one\",instance={instance:?},job=\"kube-system/ccm-from-scratch\"");

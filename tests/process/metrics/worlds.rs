@@ -11,24 +11,24 @@ use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use std::time::Duration;
 
-/// Panels by row and title, and which labels; what they show of these changes after the cause.
+/// The panels by row and title, and the labels whose values change after the cause.
 pub type Moves = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
 pub struct World {
     pub name: &'static str,
     pub recording: fn() -> Recording,
-    /// These fire,
+    /// The alerts that must fire.
     pub fires: &'static [&'static str],
-    /// these may, because they are about the same, and no other does.
+    /// The alerts that may fire, because they have the same cause. No other alert may fire.
     pub may: &'static [&'static str],
     pub moves: Moves,
 }
 
 /// A few frames of peace, then the cause, then what comes of it.
 const BEFORE: usize = 4;
-/// Ten minutes are repeated of it: two of the longest waits after a failure.
+/// A number of scrapes of which ten minutes are repeated. That is twice the longest backoff after a failure.
 const LONG: usize = 30;
-/// Where something is asked with every tick.
+/// The number of scrapes where a call is made with every tick.
 const SOME: usize = 15;
 const SHORT: usize = 4;
 
@@ -53,7 +53,8 @@ fn until_cause(sandbox: sandbox::Sandbox, flags: &[&str]) -> Recording {
 
 #[rustfmt::skip] // An alert or a panel is a line.
 pub const WORLDS: &[World] = &[
-    // How long a call takes is not scaled, and it must take longer than the buckets below; so the time-outs, too.
+    // The duration of a call is not scaled, and must be longer than the buckets below. So the time-outs
+    // are longer, too.
     World { name: "both are slow", recording: || {
         let sandbox = socket_cluster(2);
         let env = crate::common::at_scale(&sandbox, 0.5);
@@ -209,7 +210,7 @@ pub const WORLDS: &[World] = &[
         is(&recording, "ccm_routes{state=\"ok\"}", 2.0);
         recording.record(SOME);
         recording
-    // What is still changed in the film's later part is changed again and again.
+    // What still changes in the repeated part of the recording changes again and again.
     }, fires: &["CcmNodesDeleted"], may: &["CcmPlanStuck"], moves: &[
         ("What it does: Changes", &[("kind", "delete_node")]),
         ("State: Routes", &[("state", "ok")]),

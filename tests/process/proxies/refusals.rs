@@ -6,8 +6,8 @@ use crate::common::secrets::Secrets;
 use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
 use serde_json::Value;
 
-/// How the proxy is called, what it speaks and does, its login, the login in the variable, whether the request was sent, and
-/// what is said of the proxy.
+/// Each case has the proxy's name in the message, its protocol and behaviour, its login, the login in the variable,
+/// whether the request was sent, and what is said about the proxy.
 #[test]
 fn an_error_names_the_proxy_as_its_cause() {
     use Answers::*;
@@ -80,7 +80,7 @@ fn check(url: &str, expected: &str, answers: Answers) {
         "{answers:?}: {text}\nnot\n{expected}"
     );
     let lasting = matches!(error.kind, Kind::Request(_));
-    // What somebody has to mend is not tried again: an account may be locked for that.
+    // A refusal that a person must correct is not retried, because an account may be locked for that.
     assert_eq!(client.calls(), if lasting { 1 } else { 3 }, "{text}");
     let secrets = Secrets::new(&[PASSWORD, ESCAPED, "hunter2hunter2hunter2"]);
     assert_eq!(secrets.leak(&text), None, "{text}");
