@@ -1,4 +1,4 @@
-//! The node controller's plan: tables of matching and labels, and what holds in any world.
+//! The node controller's plan: tables of matching and labels, and properties for any nodes and servers.
 
 use crate::common::objects::{merge, node, private, server};
 use crate::common::{fake_provider, random};
@@ -31,7 +31,7 @@ pub fn reasons(plan: &NodePlan) -> Vec<Reason> {
     plan.all_findings().map(|finding| finding.reason).collect()
 }
 
-/// As a merge patch does it.
+/// Returns the labels after a merge patch.
 fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
     let have = have.iter();
     let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -45,7 +45,7 @@ fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
     all.into_iter().collect()
 }
 
-/// What the API servers would hold after the changes.
+/// Returns the node as the API server would store it after the changes.
 pub fn applied(plan: &NodePlan) -> Node {
     let mut node = plan.node.clone();
     for change in &plan.changes {
@@ -82,7 +82,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     twins
         .instances
         .push(Instance { public_ipv4: cloud.instances[2].public_ipv4, ..server(5, "another") });
-    // Name; nodes beside it; what it carries; the cloud; expected server or reason.
+    // Each case has the name, the nodes beside it, its fields, the cloud, and the expected server or reason.
     #[allow(clippy::type_complexity)]
     #[rustfmt::skip] // A case is a line.
     let cases: [(&str, Vec<Node>, Value, &FakeProvider, Result<u64, Reason>); 13] = [
@@ -92,7 +92,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
         ("x", vec![], reports("203.0.113.4"), &cloud, Ok(3)),
         ("x", vec![], reports("192.0.2.9"), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![], reports("203.0.113.4"), &twins, Err(Reason::InstanceLookupFailed)),
-        // Its server belongs to the node of that name, or to the node that names it.
+        // The server belongs to the node of that name, or to the node that names it.
         ("x", vec![new_node("other")], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![node("y", with_id("memory://3"))], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         // The name wins over the address.

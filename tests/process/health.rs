@@ -1,4 +1,4 @@
-//! The health server over raw sockets: what probes are told, and that no client can harm it.
+//! The health server over raw sockets: the answers to probes, and that no client can disturb it.
 
 use crate::common::{
     self, Cluster, Daemon, all_initialised, at_scale, on, socket_cluster, wait_until,
@@ -135,11 +135,11 @@ fn many_connections_keep_no_probe_out_and_cost_little() {
     let (daemon, address) = start(&sandbox, 1.0, &[]);
     sandbox.wait_for_nodes();
     let (before_kb, _) = daemon.memory_kb();
-    // More connections than it keeps, all of them silent.
+    // There are more connections than the server keeps, and all of them are silent.
     let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
     let mut probe = connect(address);
     assert_eq!(get(address, "/livez"), ok());
-    // One that came before the last, with its request after.
+    // The connection was made before the last one, and its request is sent afterwards.
     probe.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     probe.read_to_string(&mut answer).unwrap();
@@ -152,7 +152,7 @@ fn many_connections_keep_no_probe_out_and_cost_little() {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let mut stream = connect(address);
-                    // It may have been let go already.
+                    // The server may have closed the connection already.
                     let _ = stream.write_all(&[b'G'; 4000]);
                 }
             });
@@ -168,7 +168,7 @@ fn many_connections_keep_no_probe_out_and_cost_little() {
     assert!(after_kb < before_kb + 2048, "{before_kb} kB, then {after_kb} kB");
 }
 
-/// A hundredth: 0.6 s of silence are too many, and an answer is waited for 2 s.
+/// The time scale is a hundredth. The limit of silence is 0.6 s, and the client waits 2 s for an answer.
 #[test]
 fn a_stuck_controller_fails_liveness_with_its_name_until_it_continues() {
     let sandbox = socket_cluster(1);
@@ -190,7 +190,7 @@ fn a_stuck_controller_fails_liveness_with_its_name_until_it_continues() {
     wait_until("its healing", || get(address, "/livez") == ok());
 }
 
-/// A twentieth: 3 s of silence are too many. Two dozen writes take longer than that.
+/// The time scale is a twentieth. The limit of silence is 3 s, and two dozen writes take longer than that.
 #[test]
 fn a_long_tick_does_not_fail_liveness() {
     let sandbox = socket_cluster(12);
@@ -206,7 +206,7 @@ fn a_long_tick_does_not_fail_liveness() {
     assert!(begun.elapsed() > Duration::from_secs(4), "it was a long tick");
 }
 
-/// A hundredth: 0.6 s of silence are too many; between two ticks lie 36 s.
+/// The time scale is a hundredth. The limit of silence is 0.6 s, and two ticks are 36 s apart.
 #[test]
 fn a_long_pause_between_ticks_does_not_fail_liveness() {
     let sandbox = socket_cluster(1);
@@ -267,7 +267,7 @@ fn a_taken_port_is_reported_once_and_used_as_soon_as_it_is_free() {
     daemon.logs(&format!("health: {address}: Address "));
     sandbox.wait_for_nodes();
     let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
-    // As many ticks as tries to listen.
+    // The daemon tries to listen with each tick.
     let mark = polls();
     wait_until("some more tries", || polls() > mark + 5);
     drop(taken);

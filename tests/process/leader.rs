@@ -29,12 +29,12 @@ fn env_of(sandbox: &Sandbox, user: &str) -> Env {
     env
 }
 
-/// What the Lease says of its holder.
+/// Returns the fields of the Lease about its holder.
 fn spec_of_lease(sandbox: &Sandbox) -> Value {
     sandbox.lease()["spec"].clone()
 }
 
-/// What the Lease notes of the cluster's identity, parsed; `Null`: nothing that can be read.
+/// Returns what the Lease remembers of the cluster's identity, or `Null` when nothing can be read.
 fn noted(sandbox: &Sandbox) -> Value {
     let whole = sandbox.lease();
     let text = whole["metadata"]["annotations"][IDENTITY].as_str();
@@ -72,7 +72,7 @@ fn count(sandbox: &Sandbox, such: impl Fn(&Call) -> bool) -> usize {
     sandbox.calls().count(such)
 }
 
-/// A candidate that is none of ours: it renews its record until it is dropped, by a clock of its own.
+/// A candidate that is not ours. It renews its record until it is dropped, and has a clock of its own.
 struct Holder {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -169,7 +169,7 @@ fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
     assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "another-host_1");
 }
 
-/// Whatever the other host's clock says: only that its record changes counts.
+/// The clock of the other host may be wrong. Only changes of its record count.
 #[test]
 fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
     let respected = |hours: i64| {
@@ -178,7 +178,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
         let daemon = sandbox.daemon(&[]);
         daemon.logs("another-host_1 leads; standing by");
         let polls = || count(&sandbox, |call| is_lease(&call.path));
-        // A look every 0.2 s: two lease durations.
+        // There is a poll every 0.2 s, so this takes two lease durations.
         wait_until("15 polls", || polls() >= 15);
         assert!(!daemon.log().contains("leading"), "{}", daemon.log());
         let begun = Instant::now();
@@ -246,8 +246,8 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     });
 }
 
-/// Between the last moment in which a write fits into the lease and the deadline, writes wait:
-/// here from 3.5 s to 7 s after the last renewal.
+/// Writes wait between the last moment in which a write fits into the lease and the deadline. Here that is from 3.5 s
+/// to 7 s after the last renewal.
 #[test]
 fn a_renewal_that_is_late_makes_a_write_wait() {
     let sandbox = socket_cluster(1);
@@ -337,7 +337,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
     daemon.logs("the identity of the cluster stays");
-    // No write but renewals: each is a new time.
+    // The only writes are renewals, each with a new time.
     let calls = sandbox.calls().calls();
     let writes = calls.iter().filter(|call| call.method == "PUT" && is_lease(&call.path));
     let times = writes.map(|call| {
@@ -348,7 +348,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     assert!(times.is_sorted() && times.len() > 3, "{times:?}");
     assert!(times.windows(2).all(|two| two[0] != two[1]), "{times:?}");
 
-    // What another candidate leaves of it counts, also for a pass.
+    // The part that another candidate leaves counts, also for a pass.
     drop(daemon);
     sandbox.edit_lease(|lease| {
         lease["spec"]["holderIdentity"] = json!("");
@@ -356,7 +356,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     sandbox.converge();
     assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
 
-    // What can't be read is ignored, and written anew.
+    // A record that can't be read is ignored and written again.
     let lease = uid(&sandbox.lease());
     let of_lease = |lease: &Value| json!({ "lease": lease, "identity": "x", "former": [] });
     let mut injected = of_lease(&lease);

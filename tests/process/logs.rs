@@ -1,5 +1,5 @@
-//! The log: one line for each change and each finding and none for a tick; keys that stay; and
-//! every call, without its secrets, where somebody asks for that.
+//! The log has one line for each change and each finding, and none for a tick. Its keys are stable, and every call is
+//! logged without secrets when that is requested.
 
 use crate::common::{
     Cluster, Daemon, all_initialised, ccm, contains, env, socket_cluster, wait_until, with,
@@ -32,12 +32,12 @@ fn busy() -> Sandbox {
 
 fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
     let log = daemon.log();
-    // It may be created before its node is initialised, which is added then.
+    // The load balancer may be created before its node is initialised, which is added then.
     let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
     sandbox.has_address("web") && has_target && log.contains("not today") && log.contains("stray")
 }
 
-/// Waits for so many looks at the cluster: ticks of controllers.
+/// Waits for this number of ticks of the controllers.
 fn ticks(sandbox: &Sandbox, count: usize) {
     let polls = || sandbox.calls().count(|call| call.path == "/api/v1/services");
     let mark = polls();
@@ -51,7 +51,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
-    // It may look at Services before the nodes are initialised, and says so.
+    // Services may be read before the nodes are initialised, which is reported.
     let lines = log.lines();
     let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
     let told = lines.collect::<Vec<_>>().join("\n");
@@ -131,7 +131,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
         let mut count = 0;
         for call in calls {
             count += 1;
-            // As it was sent, below the endpoint.
+            // The line has the call as it was sent, below the endpoint.
             let line = format!("{} {}", call.method, sandbox.hetzner_url());
             assert!(ran.stderr.contains(&line), "{line} in\n{}", ran.stderr);
             let path = call.path.trim_start_matches("/v1");

@@ -7,9 +7,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod log_capture;
 
 mod faults;
+mod log_capture;
 mod mutants;
 mod namespace_budget;
 mod process;

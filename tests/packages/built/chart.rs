@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 
-/// On the path, or where `make helm` puts it; none where there is no helm.
+/// Runs helm from the path, or from where `make helm` puts it. Returns `None` when there is no helm.
 pub fn helm(words: &[&str]) -> Option<Output> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/helm");
     let run = |program: &Path| Command::new(program).args(words).output();
@@ -26,7 +26,7 @@ pub fn settings(set: &str) -> Vec<&str> {
     set.split_whitespace().flat_map(|one| ["--set", one]).collect()
 }
 
-/// The chart with these words of `helm template` besides; none where there is no helm.
+/// Renders the chart with these further words of `helm template`. Returns `None` when there is no helm.
 pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
     let chart = folder().join("chart");
     let template = [
@@ -47,7 +47,7 @@ pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
     Some(documents(&String::from_utf8(ran.stdout).unwrap()))
 }
 
-/// Needs no helm: what it renders the rules from is the base's own text, and versions are the program's.
+/// This test needs no helm. The chart renders the rules from the base's own text, and the versions are the program's.
 #[test]
 fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
     for file in ["role.yaml", "lease.yaml"] {
@@ -116,7 +116,7 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
         .map(|one| (&one["kind"], &one["metadata"]["namespace"]))
         .map(|(kind, namespace)| (kind.as_str().unwrap(), namespace.as_str().unwrap()))
         .collect();
-    // In the order in which helm prints them.
+    // The order is that of helm's output.
     let expected = ["Role", "RoleBinding"].map(|kind| [(kind, "web"), (kind, "shop")]);
     assert_eq!(names, expected.concat());
     let manifests = read("tls-secrets/role.yaml");
@@ -163,7 +163,7 @@ fn helm_lint_finds_no_fault() {
     }
 }
 
-/// The daemon as the chart would run it: its words, its account, and a Lease of another name.
+/// The daemon is started as the chart would run it, with its arguments, its account, and a Lease of another name.
 #[test]
 fn the_rendered_account_may_do_what_the_rendered_daemon_does() {
     let set = "args.leader-elect-resource-name=mine args.leader-elect-resource-namespace=default";

@@ -11,7 +11,7 @@ fn but_for(change: impl FnOnce(&mut Value)) -> Vec<Value> {
     with_pod(base(), |pod| change(&mut pod["containers"][0]))
 }
 
-/// With this Pod of the Deployment or CronJob.
+/// Returns the objects with a changed Pod of the Deployment or CronJob.
 fn with_pod(mut objects: Vec<Value>, change: impl FnOnce(&mut Value)) -> Vec<Value> {
     let paths = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
     let mut pods = objects.iter_mut();
@@ -113,7 +113,7 @@ fn the_cron_overlay_runs_the_deployment_s_pod_once_within_its_limit() {
     assert!(parsed.settings.once.value);
     assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
 
-    // Else it is the Deployment's Pod.
+    // In all other respects the Pod is the Deployment's.
     let base = base();
     let deployment = one(&base, "Deployment");
     let mut expected = pod(deployment).clone();

@@ -1,4 +1,4 @@
-//! Who may do what, and how a denial reads.
+//! Rights of users, and the texts of denials.
 
 use crate::common::{self, Cluster};
 use crate::kubectl::person::{Person, simulated};

@@ -4,7 +4,7 @@ use crate::common::{Cluster, contains};
 use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::json;
 
-/// Three ways: what was applied last, what is there, what is wanted now.
+/// A three-way merge compares what was applied last, what exists, and what is wanted now.
 #[test]
 fn apply_creates_leaves_alone_and_changes_what_differs() {
     let sandbox = simulated(0);

@@ -97,7 +97,7 @@ fn a_node_is_changed_by_every_verb() {
         r#"patch node worker-1 --type json -p [{"op":"add","path":"/metadata/labels/json","value":"j"}]"#,
         r#"patch node worker-1 --type merge -p {"metadata":{"labels":{"merge":"m"}}}"#,
         r#"patch node worker-1 --type merge --subresource status -p {"status":{"addresses":[{"type":"InternalIP","address":"10.1.1.1"}]}}"#,
-        // Strategic: merges the list by key.
+        // A strategic patch merges the list by key.
         r#"patch node worker-1 --subresource status -p {"status":{"conditions":[{"type":"Mine","status":"True"}]}}"#,
     ] {
         admin.does(line);

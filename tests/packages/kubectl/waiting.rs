@@ -1,4 +1,4 @@
-//! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
+//! kubectl without watches lists again and again, and still sees what it waits for.
 
 use crate::common::{Cluster, LIMIT, contains, wait_until};
 use crate::kubectl::person::{Person, shop, simulated};

@@ -92,7 +92,7 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let plan = cluster.plan("a");
         let is_refused = reasons(&plan).contains(&Reason::PortConflict);
         assert_eq!(is_refused, !is_ours, "{address:?}, {hostname:?}: {plan:#?}");
-        // While one of our labels is there, the others were not removed with it.
+        // One of our labels exists, so the others were not removed together with it.
         let all = &mut cluster.world.state.balancers[0];
         all.labels.insert(port_label(80), "b".into());
         let plan = cluster.plan("a");
@@ -211,7 +211,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert_eq!(after.algorithm.kind, before.algorithm.kind);
         // Present targets stay.
         assert_eq!(by_private_ip(after)[..3], by_private_ip(&before)[..3]);
-        // Its own port follows its node port.
+        // The guest's own port follows its node port.
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         guest.service.ports[0].node_port = Some(32_222);
         assert_eq!(cluster.changes("shop.guest"), "update_service");
@@ -219,7 +219,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
     }
 }
 
-/// It asks for another load balancer, can't have its port there, and keeps its port here.
+/// The guest asks for another load balancer, can't have its port there, and keeps its port here.
 #[test]
 fn a_guest_that_stays_counts_as_a_guest() {
     let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
@@ -257,7 +257,7 @@ fn an_external_load_balancer_has_the_targets_that_any_of_its_services_asks_for()
     cluster.add("shop.c", 1, &[82], "external=7 node-selector=no=such");
     cluster.converge();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
-    // One that can't be read takes nothing away.
+    // A Service that can't be read removes nothing.
     cluster.set("shop.b", "node-selector", Some("pool in blue"));
     assert!(cluster.converge().is_empty());
     cluster.delete("shop.b");
@@ -289,7 +289,7 @@ fn present_targets_of_an_external_load_balancer_are_reached_as_they_were() {
     assert_eq!(ways, [true, true, true, false]);
 }
 
-/// It stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.
+/// The guest stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.
 #[test]
 fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
     // The wish is allowed and its port taken, or it is not allowed.
@@ -318,7 +318,7 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
     }
 }
 
-/// Nobody asks for the group any more, and none of its Services can have what it asks for. Each would decide by itself.
+/// No Service asks for the group any more, and none of them can have what it asks for. Each would decide by itself.
 #[test]
 fn two_services_that_stay_do_not_fight_over_the_whole() {
     for wish in ["busy", "infra/none"] {
@@ -340,7 +340,7 @@ fn two_services_that_stay_do_not_fight_over_the_whole() {
     }
 }
 
-/// One of them can't have what it asks for now, and stays. The targets that it asks for stay, too.
+/// One of the Services can't have what it asks for now, and stays. The targets that it asks for stay, too.
 #[test]
 fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
     for wish in ["busy", "infra/none"] {
@@ -373,7 +373,7 @@ fn a_guest_does_not_end_that_the_hosts_load_balancer_is_kept() {
     assert!(cluster.has_label(SHARED, KEEP));
 }
 
-/// The Service that decides about the whole becomes larger than is read: what it asks for is not known any more.
+/// The Service that decides about the whole becomes larger than ccm reads, so that its wishes are not known any more.
 #[test]
 fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_whole() {
     for is_younger in [false, true] {

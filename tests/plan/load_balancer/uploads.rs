@@ -1,4 +1,4 @@
-//! Certificates from Secrets: what each port shows, by what Secrets hold and what was uploaded before.
+//! Certificates from Secrets: what each port shows depends on the Secrets and on earlier uploads.
 
 use crate::load_balancer::support::{PROFILES, UID, World, port, words};
 use ccm::hetzner::Profile;
@@ -11,7 +11,7 @@ const KEY: &str = "the private key";
 /// The annotation by which port 443 shows what is in one Secret.
 const WEB_TLS: &str = "http-tls-secret.https=web-tls";
 
-/// What is written when a Secret holds another pair.
+/// The writes when a Secret contains another pair.
 const UPLOADED: &str = "create_certificate update_service";
 
 fn world(profile: Profile, annotations: &str) -> World {
@@ -22,7 +22,7 @@ fn world(profile: Profile, annotations: &str) -> World {
     world
 }
 
-/// A pair that can be used; of digits that are its alone.
+/// Gives the Secret a valid pair, which is made of this digit.
 fn holds(world: &mut World, secret: &str, digit: &str) {
     let pair = TlsPair {
         chain: "the chain".into(),
@@ -44,7 +44,7 @@ fn fails(world: &mut World, secret: &str) {
     world.cluster.tls_secrets.insert(key, broken);
 }
 
-/// Of what port 443 shows, the digit of each certificate, or its ID; none: there is no such port.
+/// Returns what port 443 shows, as the digit of each certificate or its ID, or `None` when there is no such port.
 fn shows(world: &World) -> Option<Vec<String>> {
     let shown = world.shows(443)?.into_iter().map(|id| {
         let mut all = world.state.certificates.iter().flatten();
@@ -80,11 +80,11 @@ fn each_port_shows_the_present_certificates_of_its_secrets() {
         assert_eq!(one.labels[CLUSTER_UID], "cluster-1");
         let mut labels = one.labels.keys();
         assert!(labels.all(|label| !label.starts_with("hcloud-ccm/")));
-        // One is renewed.
+        // One Secret is renewed.
         holds(&mut world, "web-tls", "c");
         assert_eq!(words(&world.converge()), UPLOADED);
         assert_eq!(shows(&world), shown(&["c", "b"]));
-        // One can't be used while the other is renewed: what was uploaded from it stays.
+        // One Secret can't be used while the other is renewed. The certificate that was uploaded from it stays.
         fails(&mut world, "api-tls");
         holds(&mut world, "web-tls", "d");
         assert_eq!(words(&world.converge()), UPLOADED);
@@ -108,7 +108,7 @@ fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
     world.set(WEB_TLS);
     assert_eq!(words(&world.converge()), "");
     assert_eq!(shows(&world), shown(&["7"]));
-    // As where it was not read.
+    // The Secrets were not read, which has the same effect.
     world.cluster.tls_secrets.clear();
     assert_eq!(words(&world.converge()), "");
     assert_eq!(world.findings(), []);
@@ -117,7 +117,8 @@ fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
     assert_eq!(shows(&world), shown(&["a"]));
 }
 
-/// What load balancers use, then the newest; never another cluster's, or a managed one.
+/// A certificate that a load balancer uses is chosen first, and then the newest. One of another cluster or a managed
+/// one is never chosen.
 #[test]
 fn one_of_several_uploaded_certificates_is_chosen_for_certain() {
     let mut world = world(Profile::CcmFromScratch, WEB_TLS);
@@ -146,7 +147,7 @@ fn one_of_several_uploaded_certificates_is_chosen_for_certain() {
     assert_eq!(words(&world.converge()), "", "what it shows stays");
 }
 
-/// Its name has a hash of the identity under which it was uploaded.
+/// The name of such a certificate has a hash of the identity under which it was uploaded.
 #[test]
 fn a_certificate_that_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_again() {
     for profile in PROFILES {
@@ -159,7 +160,7 @@ fn a_certificate_that_was_uploaded_under_a_former_identity_is_shown_and_not_uplo
         let made = words(&world.converge());
         assert!(!made.contains("create_certificate"), "{made}");
         assert_eq!(shows(&world), shown(&["a"]));
-        // The Secret can't be used: what was uploaded from it stays.
+        // The Secret can't be used, and the certificate that was uploaded from it stays.
         fails(&mut world, "web-tls");
         assert_eq!(words(&world.converge()), "");
         assert_eq!(world.findings(), [Reason::CertificateFailed]);
@@ -203,7 +204,7 @@ fn certificates_of_a_port_are_named_once() {
         let why = world.obstacle();
         let says_it = why.contains("port 443") && why.contains("named twice");
         assert!(says_it, "{why}");
-        // Not for this port.
+        // The annotation does not apply to this port.
         world.set_one(&format!("{name}.https"), "");
         world.converge();
         assert_eq!(shows(&world), shown(&["a"]));
@@ -223,7 +224,7 @@ fn no_part_of_the_key_is_in_a_plan() {
     assert!(!says_it, "{all}");
 }
 
-/// What a managed certificate with the name of the upload, or one without our labels, would do to the port.
+/// The cases are a managed certificate with the name of the upload, and one without our labels.
 #[test]
 fn a_certificate_with_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     type Spoil = fn(&mut Certificate);
@@ -251,7 +252,7 @@ fn a_certificate_with_the_name_of_an_upload_is_none_without_its_labels_and_type(
         let new = all.clone().find(|one| second == [one.id]).unwrap();
         assert!(new.name != name && new.name.len() <= 63, "{}", new.name);
         assert!(new.name.starts_with("ccm-default-web-tls-"), "{}", new.name);
-        // It is recognised from then on, also when nothing has the usual name any more.
+        // The certificate is recognised from then on, also when no certificate has the usual name any more.
         assert_eq!(words(&world.converge()), "");
         let all = world.state.certificates.as_mut().unwrap();
         all.retain(|one| first != [one.id]);
@@ -262,7 +263,7 @@ fn a_certificate_with_the_name_of_an_upload_is_none_without_its_labels_and_type(
     }
 }
 
-/// As older versions named them: an upgrade uploads nothing.
+/// Older versions used the same names, so an upgrade uploads nothing.
 #[rustfmt::skip] // A case is a line.
 #[test]
 fn the_names_of_uploads_are_stable() {

@@ -31,7 +31,7 @@ fn read(variables: &[(&str, &str)]) -> settings::Parsed {
     settings::parse(Command::Run, vec![], &Given(prefixed.chain([token]).collect()))
 }
 
-/// A variable, a good value, a bad one and what is said of it; empty: any text will do.
+/// A variable, a good value, a bad value and its message. An empty text means that any value is allowed.
 #[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str, &str, &str)] = &[
     ("ENABLED", "false", "no", "use true or false"),

@@ -1,4 +1,4 @@
-//! Good kubeconfigs with a few slips in them: whatever comes of it, it comes soon, and never as a panic or a secret.
+//! Good kubeconfigs with a few random changes. Whatever the result is, it comes soon, and is never a panic or a secret.
 
 use super::plugins::exec;
 use super::{World, yaml};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Of those that are only read.
+/// The number of kubeconfigs that are only read.
 const READ: u64 = 2000;
-/// Of those that the binary is run with.
+/// The number of kubeconfigs with which the binary is run.
 const RUN: u64 = 300;
-/// One run, its calls included.
+/// The limit of one run, its calls included.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn basic(world: &World) -> Value {
@@ -23,7 +23,7 @@ fn basic(world: &World) -> Value {
     config
 }
 
-/// Its program can do no harm, whichever name comes of the slips.
+/// Returns a kubeconfig with a plugin that is harmless, whatever its name becomes by the changes.
 fn plugged(world: &World) -> Value {
     let mut exec = exec("./plugin");
     exec["args"] = json!(["one", "two"]);
@@ -44,7 +44,7 @@ fn mutated(world: &World, seed: u64) -> Vec<u8> {
     slipped(yaml(&config).into_bytes(), &mut random)
 }
 
-/// The same text with one to three slips in it.
+/// Returns the text with one to three random changes.
 fn slipped(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(text.len().max(1) as u64) as usize;
@@ -109,7 +109,7 @@ fn a_mutated_kubeconfig_is_run_without_a_panic() {
     }
 }
 
-/// What a credential plugin prints, with slips in it.
+/// The output of a credential plugin has random changes.
 #[test]
 fn a_mutated_answer_of_a_plugin_causes_no_panic() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Causes and what moves. A daemon lives through one after the other.
+//! Events in a daemon's life, each with the metrics that move because of it.
 
 use crate::common::{Cluster, env, run_in_parallel, wait_until};
 use crate::metrics::{Scrape, Watched, family};
@@ -11,13 +11,13 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a series does.
+/// How a series changes.
 pub enum Move {
     Grows,
     Is(f64),
     /// Less than before.
     Falls,
-    /// Is seen above zero.
+    /// The series is seen above zero.
     Rises,
 }
 use Move::{Falls, Grows, Is, Rises};
@@ -38,7 +38,7 @@ pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Ef
     sandbox.fault(rule);
 }
 
-/// On port 443 of a new Service.
+/// Creates a Service that shows a certificate on its port 443.
 pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
     let one = sandbox.authority().server(&["a.example"], validity).unwrap();
     sandbox.create_certificate(
@@ -49,15 +49,15 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
     wait_until("its address", || sandbox.has_address("tls"));
 }
 
-/// Each is lived through by a daemon of its own. Robot is asked seldom, so its chapters are stories of their own: then
-/// they wait at the same time.
+/// Returns the sequences of steps, each for a daemon of its own. Robot is called seldom, so each of its steps is a
+/// sequence of its own, and all of them wait at the same time.
 pub fn sequences() -> Vec<&'static [Step]> {
     let mut sequences = vec![STEPS];
     sequences.extend(ROBOT.chunks(1));
     sequences
 }
 
-/// What happens, and what moves.
+/// The steps, each with an event and the series that move.
 #[rustfmt::skip] // A series is a line.
 const STEPS: &[Step] = &[
     ("the daemon starts with three new nodes, one of them dedicated", |_| {}, &[
@@ -204,7 +204,7 @@ fn every_metric_moves_when_its_cause_happens() {
 fn happens(sequence: &[Step]) {
     let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").scale(0.1).start();
-    // Its address would be a healthy target.
+    // The address of the node would be a healthy target.
     sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
             "".into();
@@ -235,7 +235,8 @@ fn happens(sequence: &[Step]) {
     drop(watched.daemon);
 }
 
-/// Labels hold our own words and templates: a cluster of thousands has as many series as this one.
+/// Labels contain only our own words and templates, so that a cluster of thousands of nodes has as many series
+/// as this one.
 fn no_name_of_an_object(scrape: &Scrape) {
     for series in scrape.keys() {
         for name in ["worker", "stray", "cuckoo", "web", "default"] {

@@ -1,5 +1,5 @@
-//! What Prometheus is told: every metric moves when its cause happens, and everything that the
-//! alerts, the dashboard and `ccm help metrics` name is there.
+//! The metrics for Prometheus. Every metric moves when its cause happens, and everything exists that the alerts, the
+//! dashboard and `ccm help metrics` name.
 
 mod causes;
 mod monitoring;
@@ -48,7 +48,7 @@ impl Watched {
         samples(&self.get("/metrics").1)
     }
 
-    /// None when the daemon is not there any more.
+    /// Takes a scrape. Returns `None` when the daemon does not run any more.
     fn try_scrape(&self) -> Option<Scrape> {
         TcpStream::connect_timeout(&self.address, common::LIMIT).ok()?;
         Some(self.scrape())
@@ -133,7 +133,7 @@ fn a_standby_has_metrics_too() {
     assert!(!scrape.keys().any(|series| series.starts_with("ccm_ticks_total")));
     leader.daemon.killer()();
     wait_until("it to lead", || standby.scrape().get("ccm_leader") == Some(&1.0));
-    // Without leader election everybody works.
+    // Without leader election every daemon works.
     let alone = Watched::start(&env(&sandbox), &["--leader-elect=false"]);
     wait_until("work", || alone.scrape().get("ccm_leader") == Some(&1.0));
 }
