@@ -39,7 +39,7 @@ pub fn all() -> Vec<Figure> {
     let mut figures = a_life(1.0);
     figures.extend(an_hour());
     figures.extend(shared(1.0));
-    figures.extend(shared_at_rest());
+    figures.extend(shared_steady_state());
     figures
 }
 
@@ -199,7 +199,7 @@ fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
 }
 
 /// Measures an hour without differences, with five Services on one load balancer, and with one Service alone.
-fn shared_at_rest() -> Vec<Figure> {
+fn shared_steady_state() -> Vec<Figure> {
     let calls_at_rest = |come: fn(&Sandbox)| {
         let sandbox = world(hour::SCALE);
         let daemon = Daemon::start(&at_scale(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);

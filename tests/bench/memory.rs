@@ -95,7 +95,7 @@ fn of_many_services(namespaces: usize) -> Figure {
     wait_at_most(PATIENCE, "addresses of the others", || {
         (1..=HONEST_SERVICES).all(|n| sandbox.has_address(&name(n)))
     });
-    wait_for_looks(&sandbox);
+    wait_for_polls(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
     let title = format!(
         "peak memory, {MANY_LARGE_SERVICES} Services with 31 kB of our annotations each, namespaces: {namespaces}"
@@ -111,7 +111,7 @@ fn small_world() -> (Sandbox, Env) {
     (sandbox, env)
 }
 
-fn wait_for_looks(sandbox: &Sandbox) {
+fn wait_for_polls(sandbox: &Sandbox) {
     let mark = sandbox.calls().mark();
     let is_look = |call: &Call| {
         call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
@@ -134,7 +134,7 @@ fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
         false => daemon.log().contains(&format!("/{}: its annotations", name(n))),
     };
     wait_at_most(PATIENCE, "what comes of all of them", || (1..=LARGE_SERVICES).all(is_done));
-    wait_for_looks(&sandbox);
+    wait_for_polls(&sandbox);
     let (peak_kb, _) = daemon.memory_kb();
     let title = format!("peak memory, {LARGE_SERVICES} Services with {each} each");
     Figure::bytes(title, peak_kb * 1024)

@@ -55,7 +55,7 @@ fn registered_to_initialised() -> Figure {
     let interval = Duration::from_secs(1);
     let sandbox = socket_cluster(0);
     let _daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
-    first_look(&sandbox);
+    first_poll(&sandbox);
     let longest = (1..=MOMENTS).map(|moment| {
         let name = format!("worker-{moment}");
         let server = ServerSpec { name: name.clone(), ..ServerSpec::default() };
@@ -103,7 +103,7 @@ fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
 fn registered(sandbox: &Sandbox, ids: &[u64], args: &[&str]) -> (Daemon, Duration, Duration) {
     let args = [&["--node-sync-interval=1s"], args].concat();
     let daemon = Daemon::start(&real_time(sandbox), &args);
-    first_look(sandbox);
+    first_poll(sandbox);
     let begun = Instant::now();
     sandbox.register_nodes_of(ids);
     let registering = begun.elapsed();
@@ -152,7 +152,7 @@ fn address(daemon: &Daemon) -> Option<String> {
     Some(rest.split_whitespace().next()?.to_owned())
 }
 
-fn first_look(sandbox: &Sandbox) {
+fn first_poll(sandbox: &Sandbox) {
     wait_until("the first poll", || sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0);
 }
 

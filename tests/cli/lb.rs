@@ -26,8 +26,8 @@ pub fn cluster() -> Sandbox {
         sandbox.create(name, &named, ports);
     }
     sandbox.ccm(&["lb", "sync", ONE_BY_ONE]).with_code(0);
-    trouble_of_those_that_have_one(&sandbox);
-    trouble_of_new_ones(&sandbox);
+    problems_of_synced_services(&sandbox);
+    problems_of_new_services(&sandbox);
     orphans(&sandbox);
     sandbox
 }
@@ -47,7 +47,7 @@ fn orphans(sandbox: &Sandbox) {
     }
 }
 
-fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
+fn problems_of_synced_services(sandbox: &Sandbox) {
     let cloud = sandbox.cloud();
     let of = |name: &str| sandbox.balancer_id(name);
     sandbox.edit_balancer(of("edited"), |one| {
@@ -87,7 +87,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
     sandbox.create_balancer("twin", &twin);
 }
 
-fn trouble_of_new_ones(sandbox: &Sandbox) {
+fn problems_of_new_services(sandbox: &Sandbox) {
     let fsn1 = ("location", "fsn1");
     let labels = json!({ CLUSTER_UID: "another-cluster", SERVICE_UID: "another" });
     sandbox.create_balancer("taken", &json!({ "labels": labels }));

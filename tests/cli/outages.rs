@@ -1,7 +1,7 @@
 //! Outages as an operator meets them. `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
 use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
-use crate::doctor::broken_clusters::{grown_up, not_ready};
+use crate::doctor::broken_clusters::{make_older, not_ready};
 use crate::doctor::world::{CIDR, World, checks};
 use crate::screens::{Place, of, shown};
 use sandbox::Half;
@@ -17,14 +17,14 @@ fn world() -> World {
     world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
     ccm(&world.env, &["lb", "sync", ALONE]).with_code(0);
     for name in ["web", "shop"] {
-        grown_up(&world, name);
-        settles(&world, name, "healthy");
+        make_older(&world, name);
+        wait_for_status(&world, name, "healthy");
     }
     world
 }
 
 /// Waits until each health check of the Service's load balancer says the same.
-fn settles(world: &World, name: &str, status: &str) {
+fn wait_for_status(world: &World, name: &str, status: &str) {
     let id = world.balancer_id(name);
     wait_until("health checks", || {
         let all = world.sandbox.cloud().load_balancers(world.sandbox.project());
@@ -103,7 +103,7 @@ fn begun(outage: &Outage) -> World {
     (outage.begin)(&mut world);
     for (name, targets) in SERVICES.iter().zip(outage.targets) {
         if let Some(("0", _)) = targets.split_once('/') {
-            settles(&world, name, "unhealthy");
+            wait_for_status(&world, name, "unhealthy");
         }
     }
     wait_until("the health that is expected", || {

@@ -256,8 +256,8 @@ fn nodes_are_right_again_after_any_faults() {
         // The daemon releases its Lease at once.
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "seed {seed}: {}", daemon.log());
-        let settled = sandbox.ccm(&["run", "--once"]);
-        assert_eq!(settled.code, 0, "seed {seed}: {}", settled.stderr);
+        let converged = sandbox.ccm(&["run", "--once"]);
+        assert_eq!(converged.code, 0, "seed {seed}: {}", converged.stderr);
         for server in sandbox.servers() {
             let name = server["name"].as_str().unwrap();
             let worker = sandbox.node(name);

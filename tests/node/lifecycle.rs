@@ -130,7 +130,9 @@ fn a_node_stays_when_anything_about_its_server_is_unclear() {
             Rule::new(answer(200, &body)).path(list)
         }),
     ];
-    run_in_parallel(cases, |(name, rule)| stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
+    run_in_parallel(cases, |(name, rule)| {
+        stays_until_it_is_corrected(name, rule.half(Half::Hetzner))
+    });
 }
 
 /// A list that counts more servers than it shows proves nothing about the servers that it does not show.
@@ -166,7 +168,7 @@ fn a_list_with_fewer_servers_than_it_counts_is_incomplete() {
     }
 }
 
-fn stays_until_it_is_mended(name: &str, rule: Rule) {
+fn stays_until_it_is_corrected(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
     sandbox.converge();

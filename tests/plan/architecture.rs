@@ -50,7 +50,7 @@ fn first_word(text: &str) -> &str {
 }
 
 /// Returns the top-level modules that a file names, as in `crate::kube::…` and `use crate::{kube, http}`.
-fn rooms_named(text: &str) -> BTreeSet<String> {
+fn modules_named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
     for (position, _) in text.match_indices("crate::") {
         let rest = &text[position + "crate::".len()..];
@@ -69,7 +69,7 @@ fn modules_use_only_modules_below_them() {
     let mut wrong = Vec::new();
     for (room, may_use) in ARROWS {
         for (file, text) in rust_texts(&source(room)) {
-            let mut strangers = rooms_named(&text);
+            let mut strangers = modules_named(&text);
             strangers.retain(|name| name != room && !may_use.contains(&name.as_str()));
             let strangers = strangers.into_iter();
             wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));

@@ -104,10 +104,10 @@ fn no_bytes_cause_a_panic_or_are_repeated_in_an_error() {
         // The bytes of the text are changed, or those of its decoded form.
         let which = random.below(2) as usize;
         if random.percent(50) {
-            let der = slipped(one.certificate_der.clone(), &mut random);
+            let der = with_random_changes(one.certificate_der.clone(), &mut random);
             parts[0] = pem("CERTIFICATE", der);
         } else {
-            parts[which] = slipped(std::mem::take(&mut parts[which]), &mut random);
+            parts[which] = with_random_changes(std::mem::take(&mut parts[which]), &mut random);
         }
         match read(&parts[0], &parts[1]) {
             Ok(chain) => assert!(chain.certificates > 0 && chain.digest.len() == 64),
@@ -123,7 +123,7 @@ fn pem(what: &str, der: Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns the bytes with one to three random changes.
-fn slipped(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
+fn with_random_changes(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len().max(1) as u64) as usize;
         if at >= bytes.len() {

@@ -30,7 +30,7 @@ fn busy() -> Sandbox {
     sandbox
 }
 
-fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
+fn is_synced(sandbox: &Sandbox, daemon: &Daemon) -> bool {
     let log = daemon.log();
     // The load balancer may be created before its node is initialised, which is added then.
     let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
@@ -48,7 +48,7 @@ fn ticks(sandbox: &Sandbox, count: usize) {
 fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let sandbox = busy();
     let daemon = sandbox.daemon(&[]);
-    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    wait_until("everything to be told", || is_synced(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
     // Services may be read before the nodes are initialised, which is reported.
@@ -77,7 +77,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
 fn each_line_of_the_json_log_is_an_object_with_stable_keys() {
     let sandbox = busy();
     let daemon = sandbox.daemon(&["--log-format=json"]);
-    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    wait_until("everything to be told", || is_synced(&sandbox, &daemon));
     sandbox.stop(Half::Kubernetes);
     daemon.logs("trying again every");
     let log = daemon.log();

@@ -396,7 +396,7 @@ fn no_secret_is_printed_by_the_daemon() {
 }
 
 /// Clears the screen, turns the direction of reading, and tells something of its own.
-const STEERING: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
+const TERMINAL_CONTROLS: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
 
 /// Asserts that a text contains nothing that a terminal obeys, and no line that is not ours.
 fn check(printed: String) {
@@ -416,18 +416,20 @@ fn no_text_of_an_api_controls_a_terminal() {
     for server in world.servers() {
         cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
-            server["name"] = if name == "worker-1" { name.into() } else { STEERING.into() };
-            server["server_type"]["name"] = STEERING.into();
-            server["status"] = STEERING.into();
+            server["name"] =
+                if name == "worker-1" { name.into() } else { TERMINAL_CONTROLS.into() };
+            server["server_type"]["name"] = TERMINAL_CONTROLS.into();
+            server["status"] = TERMINAL_CONTROLS.into();
         });
     }
     for node in ["worker-1", "worker-2"] {
         let steer = |node: &mut Value| {
-            let address = json!({"type": "ExternalDNS", "address": STEERING});
+            let address = json!({"type": "ExternalDNS", "address": TERMINAL_CONTROLS});
             node["status"]["addresses"].as_array_mut().unwrap().push(address);
-            node["metadata"]["labels"]["node.kubernetes.io/instance-type"] = STEERING.into();
+            node["metadata"]["labels"]["node.kubernetes.io/instance-type"] =
+                TERMINAL_CONTROLS.into();
             node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
-                STEERING.into();
+                TERMINAL_CONTROLS.into();
         };
         world.edit_node(node, steer);
     }
@@ -436,11 +438,11 @@ fn no_text_of_an_api_controls_a_terminal() {
     assert!(told.contains("everything is fine"), "JSON holds what there is: {told}");
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", STEERING)),
-        (Half::Hetzner, Effect::hetzner_error(401, STEERING, "")),
-        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", STEERING)),
-        (Half::Kubernetes, Effect::kubernetes_status(403, STEERING, "")),
-        (Half::Kubernetes, answer(200, &json!({"kind": STEERING, "items": []}))),
+        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", TERMINAL_CONTROLS)),
+        (Half::Hetzner, Effect::hetzner_error(401, TERMINAL_CONTROLS, "")),
+        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", TERMINAL_CONTROLS)),
+        (Half::Kubernetes, Effect::kubernetes_status(403, TERMINAL_CONTROLS, "")),
+        (Half::Kubernetes, answer(200, &json!({"kind": TERMINAL_CONTROLS, "items": []}))),
     ];
     for (half, effect) in cases {
         let rule = world.fault(Rule::new(effect).half(half));
@@ -472,23 +474,23 @@ const EVERYWHERE: &[&[&str]] = &[
 /// Worlds of [`no_text_of_an_api_forges_a_line`].
 const SEEDS: u64 = 8;
 
-/// Some of a document's texts, and names of labels and annotations, made to steer.
-fn poison(value: &mut Value, random: &mut Random, share: u64) {
+/// Adds terminal controls to some texts of a document, and to some names of labels and annotations.
+fn add_controls(value: &mut Value, random: &mut Random, share: u64) {
     let spoil = |text: &str, random: &mut Random| match random.below(3) {
-        0 => STEERING.to_owned(),
-        1 => format!("{text}{STEERING}"),
-        _ => format!("{STEERING}{text}"),
+        0 => TERMINAL_CONTROLS.to_owned(),
+        1 => format!("{text}{TERMINAL_CONTROLS}"),
+        _ => format!("{TERMINAL_CONTROLS}{text}"),
     };
     match value {
         Value::String(text) if random.percent(share) => *text = spoil(text, random),
         Value::Array(items) => {
             for item in items {
-                poison(item, random, share);
+                add_controls(item, random, share);
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                poison(field, random, share);
+                add_controls(field, random, share);
                 let is_map = matches!(name.as_str(), "labels" | "annotations");
                 if let (true, Value::Object(map)) = (is_map, field) {
                     let names: Vec<String> = map.keys().cloned().collect();
@@ -505,11 +507,11 @@ fn poison(value: &mut Value, random: &mut Random, share: u64) {
     }
 }
 
-fn poisoned(response: Response, random: &mut Random, share: u64) -> Response {
+fn with_controls(response: Response, random: &mut Random, share: u64) -> Response {
     let Ok(mut document) = serde_json::from_slice::<Value>(&response.body) else {
         return response;
     };
-    poison(&mut document, random, share);
+    add_controls(&mut document, random, share);
     Response { body: document.to_string().into_bytes(), ..response }
 }
 
@@ -535,12 +537,12 @@ fn no_text_of_an_api_forges_a_line() {
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {
             world.edit(name, |service| {
-                service["spec"]["loadBalancerIP"] = STEERING.into();
+                service["spec"]["loadBalancerIP"] = TERMINAL_CONTROLS.into();
             });
         }
         let share = [1, 3, 10, 40][seed as usize % 4];
         let random = Mutex::new(Random::new(seed));
-        let change = move |response| poisoned(response, &mut random.lock().unwrap(), share);
+        let change = move |response| with_controls(response, &mut random.lock().unwrap(), share);
         world.fault(Rule::new(Effect::changed(change)));
         for words in EVERYWHERE {
             let ran = ccm(&world.env, words);

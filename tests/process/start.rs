@@ -12,7 +12,7 @@ const COMBINATIONS: &[&str] =
     &["cloud-node", "cloud-node-lifecycle", "cloud-node,cloud-node-lifecycle"];
 
 /// Nodes that need nothing.
-fn at_rest() -> Sandbox {
+fn synced_cluster() -> Sandbox {
     let sandbox = socket_cluster(2);
     sandbox.converge();
     sandbox
@@ -21,7 +21,7 @@ fn at_rest() -> Sandbox {
 #[test]
 fn a_wrong_token_ends_every_combination_of_controllers() {
     run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
-        let sandbox = at_rest();
+        let sandbox = synced_cluster();
         let wrong = with(env(&sandbox), &[("HCLOUD_TOKEN", &"x".repeat(64))]);
         let controllers = format!("--controllers={controllers}");
         let daemon = Daemon::start(&wrong, &[&controllers]);
@@ -38,7 +38,7 @@ fn a_wrong_token_ends_every_combination_of_controllers() {
 #[test]
 fn a_start_costs_one_call_to_the_cloud() {
     run_in_parallel(COMBINATIONS.to_vec(), |controllers| {
-        let sandbox = at_rest();
+        let sandbox = synced_cluster();
         let before = hetzner_calls(&sandbox);
         let flags = [&format!("--controllers={controllers}"), "--node-status-update-frequency=10h"];
         let daemon = sandbox.daemon(&flags);
@@ -53,7 +53,7 @@ fn a_start_costs_one_call_to_the_cloud() {
 /// The cloud fails at the start. The daemon stays, reports that once, and becomes ready by itself.
 #[test]
 fn a_cloud_that_fails_at_the_start_is_waited_for() {
-    let sandbox = at_rest();
+    let sandbox = synced_cluster();
     let away = Rule::new(Effect::hetzner_error(503, "maintenance", "later")).half(Half::Hetzner);
     let away = sandbox.fault(away);
     let daemon = sandbox.daemon(&["--controllers=cloud-node-lifecycle"]);

@@ -39,14 +39,14 @@ pub fn not_ready(world: &World, name: &str) {
 }
 
 /// Makes a Service older, so that it does not count as new.
-pub fn grown_up(world: &World, name: &str) {
+pub fn make_older(world: &World, name: &str) {
     world.edit(name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
 }
 
 fn unhealthy(world: &World, node: &str, health: Health) {
-    grown_up(world, "web");
+    make_older(world, "web");
     let balancer = world.balancer_id("web");
     let machine = Machine::Server(world.server_id(node));
     world.sandbox.cloud().set_health(balancer, machine, None, Some(health));

@@ -96,8 +96,8 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
             Adopted => {
                 let event = plan.outcome.changes()[0].event().unwrap();
                 assert_eq!(event.reason, Reason::LoadBalancerAdopted);
-                let settled = world.converge();
-                let events = settled.iter().filter(|change| change.event().is_some());
+                let converged = world.converge();
+                let events = converged.iter().filter(|change| change.event().is_some());
                 assert_eq!(events.count(), 1, "{about}");
                 let labels = &world.balancer().labels;
                 assert_eq!(world.balancer().id, 1, "{about}");

@@ -240,7 +240,7 @@ fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
 
 #[test]
 fn changes_lead_to_the_wanted_state_and_no_further() {
-    let (mut settled, mut refused, mut written, mut waited) = (0, 0, 0, 0);
+    let (mut converged, mut refused, mut written, mut waited) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let mut world = world(&mut random);
@@ -268,7 +268,7 @@ fn changes_lead_to_the_wanted_state_and_no_further() {
         let plan = world.plan();
         let differs = plan.fields.iter().any(|field| field.differs());
         assert!(!differs, "seed {seed}: {plan:#?}");
-        settled += 1;
+        converged += 1;
         written += made.len();
         // The certificate that was waited for is issued, and then everything is as it should be.
         waited += usize::from(plan.outcome.is_unfinished());
@@ -280,15 +280,17 @@ fn changes_lead_to_the_wanted_state_and_no_further() {
         let tcp = tcp.filter(|port| port.protocol == Protocol::Tcp).count();
         assert_eq!(there, tcp, "seed {seed}");
     }
-    println!("{settled} worlds settled with {written} writes, {refused} refused, {waited} waited");
+    println!(
+        "{converged} worlds converged with {written} writes, {refused} refused, {waited} waited"
+    );
     assert!(
-        settled > SEEDS / 2 && waited > 20,
-        "only {settled} of {SEEDS} were worlds that settle, and {waited} waited"
+        converged > SEEDS / 2 && waited > 20,
+        "only {converged} of {SEEDS} were worlds that converge, and {waited} waited"
     );
 }
 
 /// Makes one change, and then a new plan, until nothing is left to do.
-fn settle_one_by_one(world: &mut World) {
+fn converge_one_by_one(world: &mut World) {
     let project = world.project();
     for _ in 0..1000 {
         let Some(first) = world.plan().outcome.take_changes().into_iter().next() else {
@@ -310,7 +312,7 @@ fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
         }
         let mut cut = whole.clone();
         whole.converge();
-        settle_one_by_one(&mut cut);
+        converge_one_by_one(&mut cut);
         let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
             let one = world.balancer().clone();
@@ -332,7 +334,7 @@ fn a_plan_that_is_cut_off_anywhere_is_completed_by_the_next_one() {
 /// the plan is cut off.
 #[test]
 fn servers_that_can_not_be_reached_are_never_added() {
-    let (mut settled, mut lacking) = (0, 0);
+    let (mut converged, mut lacking) = (0, 0);
     for seed in 0..SEEDS / 3 {
         let mut random = Random::new(seed);
         let mut whole = world(&mut random);
@@ -371,9 +373,9 @@ fn servers_that_can_not_be_reached_are_never_added() {
         assert!(plan.outcome.changes().is_empty(), "seed {seed}");
         let differs = plan.fields.iter().any(|field| field.differs());
         assert!(!differs, "seed {seed}");
-        settled += 1;
+        converged += 1;
         lacking += usize::from(whole.needs().servers);
-        settle_one_by_one(&mut cut);
+        converge_one_by_one(&mut cut);
         if whole.findings().contains(&Reason::MaxTargetsReached) {
             continue;
         }
@@ -384,7 +386,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
         };
         assert_eq!(targets(&whole), targets(&cut), "seed {seed}");
     }
-    assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
+    assert!(converged > 200 && lacking > 100, "{converged} {lacking}");
 }
 
 /// Returns what a list of servers may show of a server.

@@ -32,7 +32,7 @@ fn servers(balancer: &LoadBalancer) -> Vec<u64> {
 }
 
 /// Gives two nodes the label `pool=red`, and the third one `pool=blue`.
-fn paint_nodes(cluster: &mut Cluster) {
+fn label_some_nodes(cluster: &mut Cluster) {
     for (node, pool) in cluster.world.nodes.iter_mut().zip(["red", "red", "blue"]) {
         let labels = [("pool".to_owned(), pool.to_owned())];
         node.labels = labels.into_iter().collect();
@@ -251,7 +251,7 @@ fn an_external_load_balancer_has_the_targets_that_any_of_its_services_asks_for()
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    paint_nodes(&mut cluster);
+    label_some_nodes(&mut cluster);
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
     cluster.add("shop.c", 1, &[82], "external=7 node-selector=no=such");
@@ -381,7 +381,7 @@ fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_
         let age = if is_younger { 1 } else { 3 };
         let of_decider =
             "share=edge node-selector=pool=red algorithm-type=least_connections keep=true";
-        paint_nodes(&mut cluster);
+        label_some_nodes(&mut cluster);
         cluster.add("a", age, &[80], of_decider);
         cluster.add("b", 2, &[8080], "share=edge");
         cluster.converge();
@@ -406,7 +406,7 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    paint_nodes(&mut cluster);
+    label_some_nodes(&mut cluster);
     cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
     cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
     cluster.converge();

@@ -41,11 +41,11 @@ fn mutated(world: &World, seed: u64) -> Vec<u8> {
         2 => basic(world),
         _ => plugged(world),
     };
-    slipped(yaml(&config).into_bytes(), &mut random)
+    with_random_changes(yaml(&config).into_bytes(), &mut random)
 }
 
 /// Returns the text with one to three random changes.
-fn slipped(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
+fn with_random_changes(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let at = random.below(text.len().max(1) as u64) as usize;
         let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
@@ -134,7 +134,10 @@ fn a_mutated_answer_of_a_plugin_causes_no_panic() {
     let failing = world.write("failing", yaml(&world.with_exec(failing)));
     let mut outcomes = String::new();
     for seed in chosen(0..RUN) {
-        world.write("answer", slipped(good.to_string().into_bytes(), &mut Random::new(seed)));
+        world.write(
+            "answer",
+            with_random_changes(good.to_string().into_bytes(), &mut Random::new(seed)),
+        );
         let config = if seed % 3 == 0 { &failing } else { &config };
         let ran = world.list(config, &["-v=10"]);
         let output = ran.stdout.clone() + &ran.stderr;

@@ -36,7 +36,7 @@ pub fn apis(world: &World) -> Apis {
 }
 
 /// Lets somebody create a router and a route to it, just before ccm reads the Network for the second time.
-fn router_comes_at_read(world: &World) -> RuleId {
+fn router_is_added_at_read(world: &World) -> RuleId {
     let manual_change = common::before(&world.sandbox, |world| {
         world.attach_server("router", None);
         world.set_route("10.244.200.0/24", &world.ip("router"));
@@ -57,7 +57,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let apis = apis(&world);
     apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
     // Once to see that a route is missing, once to add it.
-    let rule = router_comes_at_read(&world);
+    let rule = router_is_added_at_read(&world);
     let mut routes = controller(LONG, Duration::ZERO);
     routes.tick(&apis, &Selection::Due);
     assert_eq!(world.faults().hits(rule), 1);
@@ -75,7 +75,7 @@ fn a_later_deletion_of_a_pass_rests_on_a_new_list() {
     // The first six of them take longer than a look may be old.
     let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
     world.faults().add(on(DELETE, slow));
-    let rule = router_comes_at_read(&world);
+    let rule = router_is_added_at_read(&world);
     controller(LONG, Duration::ZERO).sync(&apis(&world));
     assert_eq!(world.faults().hits(rule), 1, "no second poll");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());

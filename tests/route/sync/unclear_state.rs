@@ -173,7 +173,7 @@ fn one_left_over_route_is_replaced_when_the_others_exist() {
     for n in 1..=3 {
         world.delete_route(&format!("10.244.{n}.0/24"));
     }
-    bystander(&world, "old-1", "10.244.2.0/24");
+    server_without_node(&world, "old-1", "10.244.2.0/24");
     let listed = world.ccm(&["route", "list", CIDR]);
     let has = |node: &str, state: &str| {
         let mut lines = listed.stdout.lines();
@@ -193,7 +193,7 @@ fn one_left_over_route_is_replaced_when_the_others_exist() {
 fn several_left_over_routes_block_and_mark_only_their_own_nodes() {
     let world = World::new(3);
     for n in 1..=2 {
-        bystander(&world, &format!("old-{n}"), &format!("10.244.{n}.0/24"));
+        server_without_node(&world, &format!("old-{n}"), &format!("10.244.{n}.0/24"));
     }
     let before = world.routes();
     let daemon = world.daemon(&[]);
@@ -214,7 +214,7 @@ fn several_left_over_routes_block_and_mark_only_their_own_nodes() {
 }
 
 /// A server in the Network that no node runs on, and a route to it.
-fn bystander(world: &World, name: &str, destination: &str) {
+fn server_without_node(world: &World, name: &str, destination: &str) {
     world.attach_server(name, None);
     world.set_route(destination, &world.ip(name));
 }

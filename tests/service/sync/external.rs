@@ -12,7 +12,7 @@ pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
 
 /// Creates a load balancer as Terraform does, with the API server's port and with a server that is no node
 /// as its target.
-pub fn terraforms(world: &World, name: &str) -> u64 {
+pub fn create_as_terraform(world: &World, name: &str) -> u64 {
     let server = world.create_server(&format!("behind-{name}"));
     let its_own = json!({
         "load_balancer_type": "lb21",
@@ -72,7 +72,7 @@ pub fn only_parts_were_written(world: &World, id: u64) {
 #[test]
 fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_the_command() {
     let world = World::new(1);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     let before = as_it_is(&world, id);
     let daemon = world.daemon(&[OFTEN]);
     let mark = world.mark();
@@ -101,7 +101,7 @@ fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_t
 #[test]
 fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     for (by, namespace) in [("edge-lb".to_owned(), "default"), (id.to_string(), "")] {
         allow(&world, id, Some(namespace));
         let before = as_it_is(&world, id);
@@ -130,7 +130,7 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
         assert!(said.contains("6443 among them"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
         drop(daemon);
-        world.is_at_rest();
+        world.assert_converged();
 
         // Terraform removes the labels that it does not know. They are written again, and nothing else is written.
         let labels = before["labels"].clone();
@@ -167,7 +167,7 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
 #[test]
 fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours() {
     let world = World::new(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some(""));
     // One of the owner's targets is a node.
     let node = world.server_id("worker-1");
@@ -200,7 +200,7 @@ fn an_external_load_balancer_keeps_its_former_targets_and_may_have_none_of_ours(
 #[test]
 fn a_service_without_a_port_there_adds_no_target() {
     let world = World::new(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some(""));
     let before = as_it_is(&world, id);
     world.create("web", &[BY_NAME], &[6443]);
@@ -220,7 +220,7 @@ fn a_service_without_a_port_there_adds_no_target() {
     world.annotate("web", "external", None);
     world.converge(&[]);
     assert_eq!(as_it_is(&world, id), before);
-    world.is_at_rest();
+    world.assert_converged();
 }
 
 /// The Service moves to an external load balancer and back. It is served all the time, and its own load balancer is
@@ -228,7 +228,7 @@ fn a_service_without_a_port_there_adds_no_target() {
 #[test]
 fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_time() {
     let world = World::new(1);
-    let external = terraforms(&world, "edge-lb");
+    let external = create_as_terraform(&world, "edge-lb");
     allow(&world, external, Some("default"));
     let before = as_it_is(&world, external);
     let daemon = world.daemon(&[OFTEN]);
@@ -246,7 +246,7 @@ fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_
     });
     wait_until("its address", || world.addresses("web")[0] != ip);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     let mut deletes = world.cloud_writes(0);
     deletes.retain(|write| write.starts_with("DELETE"));
     assert_eq!(deletes, [format!("DELETE /load_balancers/{own}")]);
@@ -280,7 +280,7 @@ fn only_labels_of_the_owner_stay(world: &World, id: u64) {
 #[test]
 fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some("default"));
     let first = world.daemon(&[NO_RESYNC]);
     world.create("web", &[BY_NAME], &[80, 443, 8080]);
@@ -321,7 +321,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
 #[test]
 fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
     let world = World::with_network(2);
-    let id = terraforms(&world, "edge-lb");
+    let id = create_as_terraform(&world, "edge-lb");
     allow(&world, id, Some("default"));
     world.create("web", &[BY_NAME], &[80, 443]);
     world.converge(&[]);

@@ -1,6 +1,6 @@
 //! The annotation `keep`: the load balancer outlasts its Services, and is adopted again by its name.
 
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::killed::{Scenario, killed_at_each_write};
 use crate::sync::shared::EDGE;
 use crate::sync::world::{
@@ -148,7 +148,7 @@ fn the_keep_annotation_at_the_deletion_decides() {
 fn a_kept_load_balancer_of_a_group_stays_after_the_last_service() {
     let world = World::new(1);
     world.converge(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let before = as_it_is(&world, edge);
     world.create("old", &[EDGE, YES], &[80]);

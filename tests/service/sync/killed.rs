@@ -2,7 +2,7 @@
 //! reach the same end state.
 
 use crate::common::{self, Daemon, is_lease, wait_until};
-use crate::sync::external::{BY_NAME, allow, only_parts_were_written, terraforms};
+use crate::sync::external::{BY_NAME, allow, create_as_terraform, only_parts_were_written};
 use crate::sync::shared::{EDGE, owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets, text};
 use sandbox::exchange::Request;
@@ -49,7 +49,7 @@ fn finish(world: &World, scenario: &Scenario) {
     let state = || format!("{}\n{:#?}", daemon.log(), world.balancers());
     common::wait_or(common::LIMIT, state, || (scenario.is_done)(world));
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     assert!((scenario.is_done)(world), "{:#?}", world.balancers());
 }
 
@@ -131,7 +131,7 @@ fn a_join_and_a_leave_survive_a_kill_at_any_write() {
 fn the_use_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
-            let id = terraforms(world, "edge-lb");
+            let id = create_as_terraform(world, "edge-lb");
             allow(world, id, Some("default"));
             world.create("old", &[BY_NAME], &[80]);
         },
@@ -154,7 +154,7 @@ fn the_use_of_an_external_load_balancer_survives_a_kill_at_any_write() {
 fn the_last_leave_of_an_external_load_balancer_survives_a_kill_at_any_write() {
     killed_at_each_write(Scenario {
         before: |world| {
-            let id = terraforms(world, "edge-lb");
+            let id = create_as_terraform(world, "edge-lb");
             allow(world, id, Some(""));
             world.create("web", &[BY_NAME], &[80, 443]);
         },

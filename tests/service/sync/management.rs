@@ -2,7 +2,7 @@
 //! load balancer alone.
 
 use crate::common::{self, Ran, wait_until};
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::shared::{EDGE, owned, ports};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
         assert!(said.contains(part), "{words:?}: {ran:?}");
     }
     // The Service has a load balancer already.
-    let other = terraforms(&world, "other");
+    let other = create_as_terraform(&world, "other");
     let ran = adopt(&world, "--yes", other, "default/web").with_code(1);
     ran.prints("because the Service has kubernetes-default-web");
     assert_eq!(world.writes(mark), Vec::<String>::new());
@@ -118,7 +118,7 @@ fn a_released_load_balancer_stays_as_it_is_until_it_is_adopted() {
     world.set_port("web", 80);
     wait_until("the port", || numbers(&as_it_is(&world, balancer)) == [80, 443]);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     // The load balancer was adopted, so it is only released with the Service.
     world.delete("web");
     world.converge(&[]);
@@ -148,7 +148,7 @@ fn a_service_that_is_deleted_after_its_release_leaves_everything() {
 fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.converge(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    let edge = create_as_terraform(&world, "edge-lb");
     let before = as_it_is(&world, edge);
     let uid = world.create("web", &[], &[6443]);
     let mark = world.mark();
@@ -161,7 +161,7 @@ fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     assert_eq!(now["labels"]["provisioner"], "terraform");
     let ip = &before["public_net"]["ipv4"]["ip"];
     assert_eq!(world.addresses("web")[0], *ip);
-    world.is_at_rest();
+    world.assert_converged();
     // A load balancer of another existing Service is never taken.
     world.create("shop", &[], &[80]);
     let mark = world.mark();
@@ -223,14 +223,14 @@ fn a_released_service_of_a_group_is_left_alone_and_the_others_are_synced() {
     adopt(&world, "--yes", shared, "default/a").with_code(0);
     let now = as_it_is(&world, shared);
     assert_eq!(now["labels"][SERVICE_UID], json!(a), "{}", now["labels"]);
-    world.is_at_rest();
+    world.assert_converged();
 }
 
 #[test]
 fn an_external_load_balancer_is_released_with_our_ports_on_it() {
     let world = World::over_sockets(common::builder().nodes(1));
     world.converge(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     let uid = world.create("web", &[("external", "edge-lb")], &[80]);
     world.converge(&[]);

@@ -5,7 +5,7 @@ use crate::sync::world::{Cluster, World, service};
 use serde_json::json;
 
 /// Creates a cluster in which every kind of change would be made: creations, changes, deletions, cleanups and refusals.
-fn untidy() -> World {
+fn cluster_with_all_differences() -> World {
     let world = World::over_sockets(common::builder().nodes(2));
     world.converge(&[]);
     world.create("changed", &[], &[80]);
@@ -41,7 +41,7 @@ const CASES: &[(&[&str], &[&str])] = &[
 
 #[test]
 fn commands_that_only_read_write_nothing() {
-    let world = untidy();
+    let world = cluster_with_all_differences();
     for (words, says) in CASES {
         let mark = world.mark();
         let ran = world.ccm(words);
@@ -59,7 +59,7 @@ fn commands_that_only_read_write_nothing() {
 
 #[test]
 fn a_sync_makes_the_changes_of_its_dry_run() {
-    let world = untidy();
+    let world = cluster_with_all_differences();
     let dry = world.ccm(&["lb", "sync", "--dry-run", "-o", "json"]);
     let planned = dry.json();
     let items = planned["items"].as_array().unwrap();

@@ -2,7 +2,7 @@
 //! is ours again.
 
 use crate::common::{self, wait_until};
-use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::external::{allow, as_it_is, create_as_terraform};
 use crate::sync::killed::killed_after;
 use crate::sync::shared::EDGE;
 use crate::sync::world::{
@@ -35,7 +35,7 @@ fn set_label(world: &World, name: &str, value: &str) {
 fn cluster(builder: fn(Builder) -> World) -> (World, Vec<&'static str>) {
     let world = builder(common::builder().nodes(2).network("10.0.0.0/8"));
     world.converge(&[]);
-    let edge = terraforms(&world, "edge-lb");
+    let edge = create_as_terraform(&world, "edge-lb");
     allow(&world, edge, Some("default"));
     world.create("web", &[], &[80, 443]);
     world.create("old", &[EDGE], &[8081]);

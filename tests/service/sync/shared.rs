@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Asserts that nothing is left to do after the last write of a daemon: the second of two passes writes nothing.
-    pub fn is_at_rest(&self) {
+    pub fn assert_converged(&self) {
         self.converge(&[]);
         let mark = self.mark();
         let ran = self.once(&[]).with_code(0);
@@ -135,7 +135,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     // A label and a port each, for those that came after the first.
     assert!(writes.len() <= 1 + 2 * 2, "{writes:#?}");
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
 
     // One Service is deleted. Only its port is removed, and that before its finalizer.
     let daemon = world.daemon(&[NO_RESYNC]);
@@ -155,7 +155,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     world.delete_and_wait("a");
     wait_until("the UID", || world.only_balancer()["labels"][SERVICE_UID] == c);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     // The last one.
     let _daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
@@ -222,7 +222,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     let status = calls.iter().rposition(is_status);
     assert!(status < Some(delete), "{}", daemon.log());
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
 
     let mark = world.mark();
     world.annotate("b", "share", None);
@@ -239,7 +239,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     assert!(!writes.iter().any(is_delete), "{writes:#?}");
     drop(daemon);
     served.always();
-    world.is_at_rest();
+    world.assert_converged();
 }
 
 /// The settings name no type, so the types are read for the new load balancer.
@@ -262,14 +262,14 @@ fn a_service_that_moves_to_another_group_is_served_all_the_time() {
     world.annotate("b", "share", Some("front"));
     world.converge(&[]);
     assert_eq!(groups(), of(["default.edge", "default.front"]));
-    world.is_at_rest();
+    world.assert_converged();
     // Alone in its group it goes on to the next one.
     world.annotate("b", "share", Some("back"));
     let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
     let next = of(["default.back", "default.edge"]);
     wait_until("the next one", || groups() == next);
     drop(daemon);
-    world.is_at_rest();
+    world.assert_converged();
     assert_eq!(world.balancer("b")["labels"][GROUP], "default.back");
     served.always();
     world.delete("b");
@@ -382,7 +382,7 @@ fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
             ports.as_array().unwrap().iter().any(is_it)
         };
         wait_until("its node port", || has(80, 32_000) && has(83, 32_001));
-        world.is_at_rest();
+        world.assert_converged();
         assert_eq!(world.addresses("b"), address);
         assert_eq!(world.balancers().len(), 2);
         let algorithm = match old {
@@ -402,7 +402,7 @@ fn a_blocked_service_is_synced_on_the_load_balancer_where_it_stays() {
         });
         // The Service that is alone on the other load balancer takes it over at the next comparison.
         drop(daemon);
-        world.is_at_rest();
+        world.assert_converged();
         served.always();
     }
 }
